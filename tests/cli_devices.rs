@@ -52,6 +52,10 @@ fn addresses(count: usize) -> String {
 
 /// Compiles `tests/devices/<name>.c`; none if there is no compiler or no library.
 fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
+    compile_with(name, folder, &[])
+}
+
+fn compile_with(name: &str, folder: &Path, flags: &[&str]) -> Option<PathBuf> {
     let is_there = Path::new("/usr/include/rdma/rdma_cma.h").exists();
     if !is_there || Command::new("cc").arg("--version").output().is_err() {
         eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev librdmacm-dev");
@@ -61,7 +65,7 @@ fn compile(name: &str, folder: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/devices/{name}.c"));
     let usual = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-pthread", "-o"];
     let mut command = Command::new("cc");
-    command.args(usual).arg(&program).arg(source).args(["-lrdmacm", "-libverbs"]);
+    command.args(usual).arg(&program).args(flags).arg(source).args(["-lrdmacm", "-libverbs"]);
     let output = command.output().expect("cc runs");
     assert!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));
     Some(program)
@@ -160,6 +164,19 @@ fn verbs_sysfs_netlink_and_the_command_line_list_the_same_devices() {
         assert_eq!(run(&["cat", &uverbs]).trim_end(), *name);
         assert_eq!(file("device/numa_node"), ["0", "1", "-1"][index]);
     }
+    // As scripts that ask which interface belongs to which device do it, both ways, and as `rdma link` says.
+    let forward = "for d in /sys/class/infiniband/*; do for n in $d/device/net/*; do \
+                   echo ${d##*/} ${n##*/} $(cat $d/ports/1/gid_attrs/ndevs/0); done; done";
+    let pairs = names.map(|name| format!("{name} lo lo\n")).concat();
+    assert_eq!(run(&["sh", "-c", forward]), pairs);
+    let back = "cd /sys/class/net && for n in *; do for d in /sys/class/net/$n/device/infiniband/*; do \
+                test -e $d/node_guid && echo ${d##*/} $n; done; done; true";
+    let pairs = names.map(|name| format!("{name} lo\n")).concat();
+    assert_eq!(run(&["sh", "-c", back]), pairs);
+    assert_eq!(links.matches("netdev lo").count(), 3, "{links}");
+    let place = run(&["readlink", "-f", "/sys/class/infiniband/mlx5_0/device"]);
+    assert_eq!(place, "/sys/devices/virtual/infiniband_pci/pci0000:18/0000:18:00.0\n");
+    assert_eq!(run(&["cat", "/sys/class/infiniband/mlx5_0/device/infiniband/mlx5_0/node_type"]), "1: CA\n");
     assert_eq!(run(&["cat", "/sys/class/infiniband/mlx5_3/node_guid"]), "0c42:a103:0065:1a90\n");
     assert_eq!(run(&["cat", "/sys/class/infiniband/mlx5_0/device/uevent"]), "PCI_SLOT_NAME=0000:18:00.0\n");
     let eight = pumice(&folder, &["run", "--profile", "dgx-h100", "--", "ibv_devices"]).output();
@@ -180,6 +197,8 @@ fn devices_that_cannot_be_are_refused_in_one_sentence() {
         write("twice.toml", "[[device]]\naddress = \"127.0.0.3\"\n[[device]]\naddress = \"127.0.0.3\"\n");
     let names = write("names.toml", "[[device]]\nname = \"x\"\n\n[[device]]\nname = \"x\"\n");
     let gone = write("gone.toml", "[[device]]\ninterface = \"ib9\"\n");
+    let record = folder.join("record");
+    let record = record.to_str().expect("a name that is UTF-8");
     let typo = write("typo.toml", "vendor_id = 1\n[[device]]\nadress = \"127.0.0.3\"\n");
     let ports = write("ports.toml", "[[device]]\n[[device.port]]\n[[device.port]]\n[[device.port]]\n");
     let alike =
@@ -195,7 +214,7 @@ fn devices_that_cannot_be_are_refused_in_one_sentence() {
         (&["--devices", "3", "--addr", "127.0.0.1,127.0.0.2"], "2 addresses for 3 devices"),
         (&["--devices", "2", "--addr", "127.0.0.1,192.0.2.77"], "it is no address of this host"),
         (&["--devices", "2", "--device", "a b"], "a device is named with at most 59"),
-        (&["--devices", "2", "--check"], "programs are checked with one device"),
+        (&["--devices", "2", "--record", record], "records are of one device: name no others"),
         (&["--profile", &twice], "pumice0 and pumice1 have the address 127.0.0.3"),
         (&["--profile", &names], "two devices have the name x"),
         (&["--profile", &gone], "the network interface ib9 is not there"),
@@ -224,5 +243,83 @@ fn a_rail_is_cut_and_the_other_one_goes_on_on_both_media() {
         let output = pumice(&folder, &words).arg(&program).output().expect("the program can be run");
         assert_eq!(printed(&output), "the other rail went on\n", "{wire}");
     }
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn a_call_is_told_to_its_device_and_reports_name_it() {
+    let folder = scratch("calls");
+    let Some(program) = compile("refused", &folder) else { return };
+    let (report, trace) = (folder.join("faults.jsonl"), folder.join("run.trace"));
+    let named = [report.to_str(), trace.to_str()].map(|name| name.expect("a name that is UTF-8"));
+    let own = addresses(2);
+    let words = ["run", "--devices", "2", "--addr", &own, "--fault-report", named[0], "--trace", named[1]];
+    let plan = ["--fault", "fail name=no-memory call=ibv_reg_mr nth=1..3+2", "--"];
+    let output = pumice(&folder, &[&words[..], &plan].concat()).arg(&program).output();
+    let output = output.expect("the program can be run");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(printed(&output), "refused\n");
+    let sentence = "pumice: pumice1: fault \"no-memory\" fails ibv_reg_mr with ENOMEM (call 3 of this name)";
+    assert!(said.contains(sentence), "{said}");
+    let lines = fs::read_to_string(&report).expect("a report");
+    let told: Vec<(String, u64)> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .filter(|line| line["call"] == "ibv_reg_mr")
+        .map(|line| {
+            (line["device"].as_str().unwrap_or_default().to_owned(), line["nth"].as_u64().unwrap_or(0))
+        })
+        .collect();
+    assert_eq!(told, [("pumice0".to_owned(), 1), ("pumice1".to_owned(), 3)], "{lines}");
+    // Its trace has what happened to the calls of a device, and no other trace has it.
+    let told = |file: &str, call: &str| {
+        let bytes = fs::read(folder.join(file)).expect("a trace");
+        bytes.windows(call.len()).filter(|window| *window == call.as_bytes()).count() > 0
+    };
+    assert!(told("run.trace", "ibv_create_cq") && !told("run-pumice1.trace", "ibv_create_cq"));
+    assert!(told("run.trace", "ibv_reg_mr") && told("run-pumice1.trace", "ibv_reg_mr"));
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn a_check_knows_the_objects_of_each_device() {
+    let folder = scratch("check");
+    let Some(program) = compile("careless", &folder) else { return };
+    let report = folder.join("found.json");
+    let own = addresses(2);
+    let file = report.to_str().expect("a name that is UTF-8");
+    let words = ["check", "--devices", "2", "--addr", &own, "--check-report", file, "--"];
+    let output = pumice(&folder, &words).arg(&program).output().expect("the program can be run");
+    let document: Value =
+        serde_json::from_str(&fs::read_to_string(&report).expect("a report")).expect("JSON");
+    let found = document["findings"].as_array().expect("findings are a list");
+    assert!(!found.is_empty(), "{output:?}");
+    let is_of_second = |one: &Value| one["object"].as_str().is_some_and(|name| name.contains(" of pumice1"));
+    assert!(found.iter().all(is_of_second), "{document}");
+    let never = found.iter().find(|one| one["kind"] == "completions-never-polled").expect("it polls none");
+    assert_eq!(never["object"], "completion queue 0 of pumice1");
+    let fixed = compile_with("careless", &folder, &["-DFIXED"]).expect("it was compiled before");
+    let words = ["check", "--devices", "2", "--addr", &own, "--"];
+    let output = pumice(&folder, &words).arg(&fixed).output().expect("the program can be run");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+#[test]
+fn the_profile_laptop_is_two_devices_with_links_on_the_loopback_interface() {
+    if !is_installed("ibv_devinfo") {
+        return;
+    }
+    let folder = scratch("laptop");
+    let listed = pumice(&folder, &["devices", "--json"]).env("PUMICE_PROFILE", "laptop").output();
+    let listed: Value = serde_json::from_str(&printed(&listed.expect("pumice runs"))).expect("JSON");
+    for (index, address) in ["127.0.0.1", "127.0.0.2"].into_iter().enumerate() {
+        assert_eq!(listed[index]["name"], format!("pumice{index}"));
+        assert_eq!(listed[index]["gids"][0]["address"], address);
+    }
+    let rate = "cat /sys/class/infiniband/pumice1/ports/1/rate";
+    let words = ["run", "--profile", "laptop", "--sysfs", "--", "sh", "-c", rate];
+    assert_eq!(printed(&pumice(&folder, &words).output().expect("a shell")), "10 Gb/sec (1X QDR)\n");
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }

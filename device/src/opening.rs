@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
-use crate::event::{AwaitedEvents, FaultWitness, ReportSource, StepHook, Subscribers, Topics};
+use crate::event::{AwaitedEvents, FaultWitness, Faulted, ReportSource, StepHook, Subscribers, Topics};
 use crate::faults::calls::{CallFaults, CallRules};
 use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
@@ -51,6 +51,8 @@ pub struct Opening {
     pub fault_log: Option<StepHook>,
     /// Where the report of the faults is written to.
     pub fault_report: Option<ReportSource>,
+    /// The report and the sentences name the device: the process has others.
+    pub names_device: bool,
     /// Where packets are written to as they meet the network, after the faults.
     pub capture: Option<CaptureSource>,
     /// Where everything that happens is recorded.
@@ -122,6 +124,7 @@ impl Opening {
             link: None,
             fault_log: None,
             fault_report: None,
+            names_device: false,
             capture: None,
             trace: None,
         }
@@ -212,7 +215,9 @@ impl Opening {
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());
         let mut names = faults.names();
         names.extend(own_calls.names().map(str::to_owned));
-        let witness = FaultWitness::new(&tag, self.faults.seed(), names, report, hook);
+        let device = self.names_device.then(|| self.hca.name.clone());
+        let of = Faulted { tag: tag.clone(), seed: self.faults.seed(), device };
+        let witness = FaultWitness::new(of, names, report, hook);
         let witness = witness.map_err(OpenError::Report)?.of_calls(self.asks_about_calls);
         self.hca.subscribers.push(Box::new(witness));
         let calls = CallWatch::default();

@@ -37,12 +37,20 @@ fn write(tree: &Sysfs, folder: &Path) -> Result<(), String> {
     tree.write(folder).map_err(|error| error.to_string())
 }
 
+/// The processors of a NUMA node of this host as Linux lists them; all of them if the host has no such node.
+fn processors_near(numa_node: i32) -> Option<String> {
+    let of_node = fs::read_to_string(format!("/sys/devices/system/node/node{numa_node}/cpulist"));
+    let all = || fs::read_to_string("/sys/devices/system/cpu/online");
+    // A node can have memory only.
+    let found = of_node.ok().filter(|list| !list.trim().is_empty());
+    Some(found.or_else(|| all().ok())?.trim().to_owned())
+}
+
 /// The tree of the devices that the settings describe. `runtime`: where processes meet.
 fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
     let found = interfaces().map_err(|error| format!("the network interfaces cannot be listed: {error}"))?;
     let profile = settings.load_profile().map_err(|error| error.to_string())?;
     let described = settings.device_descriptions(&profile, &found).map_err(|error| error.to_string())?;
-    let processors = fs::read_to_string("/sys/devices/system/cpu/online").ok();
     let is_only = described.len() == 1;
     let mut parts = Vec::new();
     for device in &described {
@@ -50,12 +58,12 @@ fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
         let file = |own| runtime.join(counted_file_name(ROCE_PORT, own));
         let counted = file(device.counted_apart(is_only));
         let second = device.second_port.as_ref().map(|port| (&port.profile, file(Some(port.address))));
-        parts.push((device, gids, counted, second));
+        parts.push((device, gids, counted, second, processors_near(device.numa_node)));
     }
     let devices: Vec<SysfsDevice<'_>> = parts
         .iter()
         .enumerate()
-        .map(|(index, (device, gids, counted, second))| SysfsDevice {
+        .map(|(index, (device, gids, counted, second, processors))| SysfsDevice {
             index,
             name: &device.name,
             guid: device.guid(is_only, &found, gids),
@@ -65,9 +73,10 @@ fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
             second_port: second
                 .as_ref()
                 .map(|(profile, counted)| SysfsPort { profile: *profile, counted: Some(counted) }),
+            netdev: device.netdev.as_ref().map(|(name, index)| (name.as_str(), *index)),
             numa_node: device.numa_node,
             pci_address: device.pci_address.as_deref(),
-            processors: processors.as_deref().map(str::trim),
+            processors: processors.as_deref(),
         })
         .collect();
     Ok(Sysfs::of(&devices))

@@ -7,6 +7,7 @@ use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, Kind};
 use super::memory::Memory;
 use super::objects::Objects;
+use super::of_device::OfDevice;
 use super::orders::Ordering;
 use super::queues::{Async, Cq, Posts, Qp, Srq, Threads};
 use super::stack::{Stack, Stacks};
@@ -25,7 +26,9 @@ pub struct Checker {
     addresses: Vec<u64>,
     findings: Findings,
     pub(super) objects: Objects,
-    /// By handle.
+    /// What it is told is about this device.
+    pub(super) own: OfDevice,
+    /// By handle, as [`OfDevice::handle`] makes it.
     pub(super) cqs: BTreeMap<u32, Cq>,
     /// Their handles by the addresses of the program's pointers.
     pub(super) cq_handles: BTreeMap<u64, u32>,
@@ -33,7 +36,7 @@ pub struct Checker {
     pub(super) channels: BTreeMap<u64, i32>,
     /// By number.
     pub(super) qps: BTreeMap<u32, Qp>,
-    /// By handle.
+    /// By handle, as for completion queues.
     pub(super) srqs: BTreeMap<u32, Srq>,
     /// Looks for slow ways too.
     pub(super) looks_for_slow: bool,
@@ -76,6 +79,7 @@ impl Checker {
             addresses: Vec::new(),
             findings: Findings::default(),
             objects: Objects::default(),
+            own: OfDevice::default(),
             cqs: BTreeMap::new(),
             cq_handles: BTreeMap::new(),
             channels: BTreeMap::new(),

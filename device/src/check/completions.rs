@@ -42,20 +42,21 @@ impl Checker {
             made: object.made.clone(),
             ..Cq::default()
         };
-        self.cq_handles.insert(cq.address, cq.handle);
-        self.cqs.insert(cq.handle, known);
+        let handle = self.own.handle(cq.handle);
+        self.cq_handles.insert(cq.address, handle);
+        self.cqs.insert(handle, known);
     }
 
     /// The program has changed the depth of a completion queue.
     pub fn cq_resized(&mut self, handle: u32, depth: u32) {
-        if let Some(cq) = self.cqs.get_mut(&handle) {
+        if let Some(cq) = self.cqs.get_mut(&self.own.handle(handle)) {
             cq.depth = depth;
         }
     }
 
     /// The program destroyed a completion queue.
     pub fn cq_destroyed(&mut self, handle: u32) {
-        if let Some(cq) = self.cqs.remove(&handle) {
+        if let Some(cq) = self.cqs.remove(&self.own.handle(handle)) {
             self.cq_handles.remove(&cq.address);
             self.tell_never_polled(&cq);
         }

@@ -61,14 +61,14 @@ impl Checker {
     pub fn qp_made(&mut self, qp: &QpMade) {
         let Some(object) = self.objects.at_mut(qp.address) else { return };
         object.ordinal = qp.ordinal;
-        let name = format!("queue pair {} (number {:#x})", qp.ordinal, qp.number);
+        let name = format!("{} (number {:#x})", object.name(), qp.number);
         let made = object.made.clone();
         let known = Qp {
             name,
             service: qp.service,
             // No queue has the last handle.
-            send_cq: qp.send_cq.unwrap_or(u32::MAX),
-            recv_cq: qp.recv_cq.unwrap_or(u32::MAX),
+            send_cq: qp.send_cq.map_or(u32::MAX, |cq| self.own.handle(cq)),
+            recv_cq: qp.recv_cq.map_or(u32::MAX, |cq| self.own.handle(cq)),
             capacity: qp.capacity,
             made,
             ..Qp::default()
@@ -206,7 +206,7 @@ impl Checker {
         if qp.unready_psn != Some(psn) {
             qp.unready = qp.unready.saturating_add(1);
             (qp.unready_psn, qp.is_late) = (Some(psn), true);
-            self.srq_was_empty(context.recv_queue);
+            self.srq_was_empty(self.own.handle(context.recv_queue));
         }
     }
 

@@ -49,7 +49,7 @@ impl Checker {
 
     /// The program acknowledges so many completion events.
     pub fn events_acknowledged(&mut self, handle: u32, count: u64) {
-        if let Some(cq) = self.cqs.get_mut(&handle) {
+        if let Some(cq) = self.cqs.get_mut(&self.own.handle(handle)) {
             cq.unacknowledged = cq.unacknowledged.saturating_sub(count);
         }
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
 
+use super::of_device::OfDevice;
 use super::stack::Stack;
 
 /// Objects that are known; of later ones nothing is said.
@@ -16,8 +17,10 @@ const MAX_GONE: usize = 4096;
 pub(super) struct Object {
     /// As in "queue pair".
     pub(super) kind: &'static str,
-    /// How many of its kind were made before it.
+    /// How many of its kind were made before it, on its device if it is of one.
     pub(super) ordinal: u32,
+    /// The device that it is of.
+    pub(super) device: OfDevice,
     /// The call that made it.
     pub(super) call: &'static str,
     /// Where it was made.
@@ -27,9 +30,9 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// As in "queue pair 3".
+    /// As in "queue pair 3", or "queue pair 3 of pumice1".
     pub(super) fn name(&self) -> String {
-        format!("{} {}", self.kind, self.ordinal)
+        format!("{} {}{}", self.kind, self.ordinal, self.device.words())
     }
 }
 
@@ -45,7 +48,7 @@ pub(super) struct Gone {
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     live: HashMap<u64, Object, FnvBuildHasher>,
-    made: BTreeMap<&'static str, u32>,
+    made: BTreeMap<(&'static str, Option<&'static str>), u32>,
     gone: HashMap<u64, Gone, FnvBuildHasher>,
     gone_order: VecDeque<u64>,
     /// Those of the parent, in a child process.
@@ -54,14 +57,21 @@ pub(super) struct Objects {
 
 impl Objects {
     /// The program gets an object.
-    pub(super) fn add(&mut self, address: u64, kind: &'static str, call: &'static str, made: Stack) {
-        let count = self.made.entry(kind).or_default();
+    pub(super) fn add(
+        &mut self,
+        address: u64,
+        device: OfDevice,
+        kind: &'static str,
+        call: &'static str,
+        made: Stack,
+    ) {
+        let count = self.made.entry((kind, device.name)).or_default();
         let ordinal = *count;
         *count = count.saturating_add(1);
         self.gone.remove(&address);
         self.inherited.remove(&address);
         if self.live.len() < MAX_OBJECTS {
-            self.live.insert(address, Object { kind, ordinal, call, made, is_excused: false });
+            self.live.insert(address, Object { kind, ordinal, device, call, made, is_excused: false });
         }
     }
 
@@ -106,7 +116,7 @@ impl Objects {
     /// What there is, by kind and age.
     pub(super) fn live(&self) -> Vec<Object> {
         let mut all: Vec<Object> = self.live.values().cloned().collect();
-        all.sort_by_key(|object| (object.kind, object.ordinal));
+        all.sort_by_key(|object| (object.kind, object.device.index, object.ordinal));
         all
     }
 
@@ -124,14 +134,14 @@ mod tests {
     fn destroyed_objects_are_remembered_for_a_while() {
         let mut objects = Objects::default();
         for address in 0..2 * MAX_GONE as u64 {
-            objects.add(address, "queue pair", "ibv_create_qp", Stack::default());
+            objects.add(address, OfDevice::default(), "queue pair", "ibv_create_qp", Stack::default());
             objects.remove(address, Stack::default());
         }
         assert!(objects.gone(0).is_none());
         assert_eq!(objects.gone.len(), MAX_GONE);
         let last = 2 * MAX_GONE as u64 - 1;
         assert_eq!(objects.gone(last).map(|gone| gone.object.name()).as_deref(), Some("queue pair 8191"));
-        objects.add(last, "queue pair", "ibv_create_qp", Stack::default());
+        objects.add(last, OfDevice::default(), "queue pair", "ibv_create_qp", Stack::default());
         assert!(objects.gone(last).is_none(), "the address is in use again");
         objects.forked();
         assert!(objects.at(last).is_none() && objects.inherited(last).is_some());

@@ -15,7 +15,7 @@ impl Checker {
         if kind == REGION && self.looks_for_slow {
             self.count_registration(&made);
         }
-        self.objects.add(address, kind, call, made);
+        self.objects.add(address, self.own, kind, call, made);
     }
 
     /// The program has destroyed an object.

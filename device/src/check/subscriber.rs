@@ -9,10 +9,17 @@ use pumice_transport::wire::Syndrome;
 
 use super::checker::Checker;
 use super::holder::holding;
+use super::of_device::OfDevice;
 use crate::event::{Event, Subscriber, Topics};
 
-/// Tells a checker of events. Its lock is taken under the engine's, so who holds it must not call the device.
-pub struct CheckSubscriber(pub Arc<Mutex<Checker>>);
+/// Tells a checker of the events of a device. Its lock is taken under the engine's, so who holds it must not
+/// call the device.
+pub struct CheckSubscriber {
+    /// The checker, which may hear of other devices, too.
+    pub checker: Arc<Mutex<Checker>>,
+    /// The device.
+    pub device: OfDevice,
+}
 
 impl Subscriber for CheckSubscriber {
     fn topics(&self) -> Topics {
@@ -33,13 +40,16 @@ impl Subscriber for CheckSubscriber {
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
-        holding(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).hear(event));
+        holding(|| {
+            self.checker.lock().unwrap_or_else(PoisonError::into_inner).on(self.device).hear(event);
+        });
     }
 }
 
 impl Checker {
     /// Something happened.
     pub fn hear(&mut self, event: &Event<'_>) {
+        let own = self.own;
         self.hear_of_memory(event);
         match event {
             Event::Qp { qp, event } => self.hear_of_qp(qp, event),
@@ -48,15 +58,15 @@ impl Checker {
                 self.qp_destroyed(qp);
             }
             Event::Polled { cq, completion } => {
-                self.polled(cq.index, completion);
+                self.polled(own.handle(cq.index), completion);
                 self.order_of_poll(completion);
             }
-            Event::Armed { cq, solicited_only } => self.cq_armed(cq.index, *solicited_only),
-            Event::CompletionEventRaised { cq } => self.event_raised(cq.index),
-            Event::CompletionEventDelivered { cq } => self.event_delivered(cq.index),
+            Event::Armed { cq, solicited_only } => self.cq_armed(own.handle(cq.index), *solicited_only),
+            Event::CompletionEventRaised { cq } => self.event_raised(own.handle(cq.index)),
+            Event::CompletionEventDelivered { cq } => self.event_delivered(own.handle(cq.index)),
             Event::AsyncEventRaised { event, element } => self.async_event_raised(*event, *element),
-            Event::SharedRecvPosted { srq, .. } => self.srq_filled(*srq),
-            Event::SrqDestroyed { srq } => self.srq_destroyed(*srq),
+            Event::SharedRecvPosted { srq, .. } => self.srq_filled(own.handle(*srq)),
+            Event::SrqDestroyed { srq } => self.srq_destroyed(own.handle(*srq)),
             _ => {}
         }
     }
@@ -77,7 +87,7 @@ impl Checker {
             }
             QpEvent::RecvPosted { .. } => self.receive_posted(number),
             QpEvent::Completed { completion, cq, released } => {
-                self.completed(number, *cq, completion, *released);
+                self.completed(number, self.own.handle(*cq), completion, *released);
                 self.order_of_completion(number, completion, *released);
                 if completion.status == WcStatus::RnrRetryExcErr {
                     self.send_failed(number, completion.status);

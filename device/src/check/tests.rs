@@ -373,3 +373,37 @@ fn threads_meet_if_they_are_inside_of_one_domain_at_a_time() {
     checker.thread_enters(1, "ibv_poll_cq", cq);
     assert_eq!(checker.findings().all()[0].count, 1);
 }
+
+#[test]
+fn handles_of_two_devices_are_told_apart() {
+    let device = |index, name| OfDevice { index, name: Some(name) };
+    let (first, second) = (device(0, "pumice0"), device(1, "pumice1"));
+    let mut checker = Checker::new(capture, false);
+    for (one, address, number) in [(first, 0x1000, 0x12), (second, 0x9000, 0x112)] {
+        at(address);
+        checker.on(one).object_made(address, "completion queue", "ibv_create_cq");
+        checker.cq_made(&CqMade { address, handle: 5, depth: 8, channel: 0 });
+        checker.object_made(address + 1, "queue pair", "ibv_create_qp");
+        checker.qp_made(&QpMade {
+            address: address + 1,
+            number,
+            ordinal: 0,
+            service: "RC",
+            send_cq: Some(5),
+            recv_cq: Some(5),
+            capacity: QpCapacity { max_send_wr: 4, max_recv_wr: 4, ..QpCapacity::default() },
+        });
+    }
+    // A completion comes on the second device, and the program destroys both queues.
+    let done = WorkCompletion { qp_num: 0x112, ..send() };
+    checker.on(second).send_posted(0x112, true);
+    checker.completed(0x112, second.handle(5), &done, 1);
+    checker.on(first).cq_destroyed(5);
+    assert!(kinds(&mut checker).is_empty());
+    checker.on(second).cq_destroyed(5);
+    let [found] = checker.findings().all() else { panic!("{:?}", checker.findings()) };
+    assert_eq!(
+        (found.kind.name, found.object.as_str()),
+        ("completions-never-polled", "completion queue 0 of pumice1")
+    );
+}

@@ -68,12 +68,12 @@ impl Checker {
     pub fn srq_made(&mut self, address: u64, handle: u32) {
         let Some(object) = self.objects.at(address) else { return };
         let known = Srq { name: object.name(), made: object.made.clone(), ..Srq::default() };
-        self.srqs.insert(handle, known);
+        self.srqs.insert(self.own.handle(handle), known);
     }
 
     /// The program has armed the limit of a shared receive queue.
     pub fn srq_limit_armed(&mut self, handle: u32) {
-        if let Some(srq) = self.srqs.get_mut(&handle) {
+        if let Some(srq) = self.srqs.get_mut(&self.own.handle(handle)) {
             srq.was_armed = true;
         }
     }

@@ -25,5 +25,5 @@ pub use kinds::{Event, Topics};
 pub use log::{LogHook, LogSubscriber};
 pub use steps::{StepHook, StepSubscriber};
 pub use subscribers::{Subscriber, Subscribers};
-pub(crate) use witness::fault_in_words;
 pub use witness::{FaultWitness, ReportSource, ReportWriter};
+pub(crate) use witness::{Faulted, fault_in_words};

@@ -27,14 +27,23 @@ pub type ReportSource = Box<dyn FnOnce() -> io::Result<ReportWriter> + Send>;
 
 /// Hears of every rule that applies, and of rules that change while the program runs.
 pub struct FaultWitness {
-    tag: String,
-    seed: u64,
     /// It also hears of calls; else what asks the rules about them writes that down.
     hears_calls: bool,
     state: Mutex<State>,
 }
 
+/// Whose faults a witness hears of.
+pub(crate) struct Faulted {
+    /// The tag of the process.
+    pub(crate) tag: String,
+    /// The seed of its plan.
+    pub(crate) seed: u64,
+    /// The name of the device, if the process has several.
+    pub(crate) device: Option<String>,
+}
+
 struct State {
+    of: Faulted,
     report: Report,
     sentences: Sentences,
     /// Rules that have not applied yet.
@@ -62,23 +71,23 @@ impl FaultWitness {
     /// # Errors
     /// The report cannot be opened.
     pub(crate) fn new(
-        tag: &str,
-        seed: u64,
+        of: Faulted,
         rules: BTreeSet<String>,
         report: Option<ReportSource>,
         hook: Option<StepHook>,
     ) -> io::Result<FaultWitness> {
         let mut state = State {
+            of,
             report: Report::Waits(report),
             sentences: Sentences::Wait(hook),
             unused: rules,
             ended: false,
         };
         if !state.unused.is_empty() {
-            state.begin(tag, seed)?;
+            state.begin()?;
             state.sentences.begin()?;
         }
-        Ok(FaultWitness { tag: tag.to_owned(), seed, hears_calls: false, state: Mutex::new(state) })
+        Ok(FaultWitness { hears_calls: false, state: Mutex::new(state) })
     }
 
     /// Also of calls.
@@ -101,9 +110,10 @@ impl FaultWitness {
         let never: Vec<String> = state.unused.iter().cloned().collect();
         if !never.is_empty() {
             let names = never.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-            state.sentences.send(|| format!("these rules of the fault plan never applied: {names}"));
+            state.say(|| format!("these rules of the fault plan never applied: {names}"));
         }
-        state.write(&ReportLine::End { process: self.tag.clone(), never });
+        let process = state.of.tag.clone();
+        state.write(ReportLine::End { process, never, device: None });
     }
 
     /// A rule changed while the program runs.
@@ -111,11 +121,11 @@ impl FaultWitness {
         let mut state = self.lock();
         if matches!(state.report, Report::Waits(_)) {
             // There is no caller to be told that the report or the thread is not to be had.
-            let _ = state.begin(&self.tag, self.seed);
+            let _ = state.begin();
             let _ = state.sentences.begin();
         }
-        state.write(&ReportLine::of_change(change));
-        state.sentences.send(|| about_change(change));
+        state.write(ReportLine::of_change(change));
+        state.say(|| about_change(change));
         // What asks about calls elsewhere also says which rules about them never applied.
         if change.line.is_some() && (self.hears_calls || !change.is_of_calls) {
             state.unused.insert(change.rule.to_owned());
@@ -152,21 +162,31 @@ impl Sentences {
 
 impl State {
     /// Opens the report, and says which rules there are.
-    fn begin(&mut self, tag: &str, seed: u64) -> io::Result<()> {
+    fn begin(&mut self) -> io::Result<()> {
         let Report::Waits(source) = &mut self.report else { return Ok(()) };
         let source = source.take();
         self.report = Report::Begun(None);
         self.report = Report::Begun(source.map(|source| source()).transpose()?);
         let rules = self.unused.iter().cloned().collect();
-        self.write(&ReportLine::Begin { process: tag.to_owned(), seed, rules });
+        let (process, seed) = (self.of.tag.clone(), self.of.seed);
+        self.write(ReportLine::Begin { process, seed, rules, device: None });
         Ok(())
     }
 
-    fn write(&mut self, line: &ReportLine) {
+    fn write(&mut self, line: ReportLine) {
         if let Report::Begun(Some(report)) = &mut self.report {
+            let line = line.on(self.of.device.as_deref());
             // A disk that is full must not end the program; the missing end of the report tells of it.
             let _ = report.write_all(line.text().as_bytes());
         }
+    }
+
+    /// Tells the operator, who is told of the device as well if there are several.
+    fn say(&self, sentence: impl FnOnce() -> String) {
+        self.sentences.send(|| match &self.of.device {
+            Some(device) => format!("{device}: {}", sentence()),
+            None => sentence(),
+        });
     }
 }
 
@@ -180,26 +200,26 @@ impl Subscriber for FaultWitness {
             Event::FaultApplied { fault, qpn } => {
                 let mut state = self.lock();
                 state.unused.remove(fault.rule);
-                state.write(&ReportLine::of(fault));
-                state.sentences.send(|| sentence(fault, *qpn));
+                state.write(ReportLine::of(fault));
+                state.say(|| sentence(fault, *qpn));
             }
             Event::CallFaultApplied { fault } if self.hears_calls || fault.fate.incident.is_some() => {
                 let mut state = self.lock();
                 state.unused.remove(fault.rule);
-                state.write(&ReportLine::of_call(fault));
-                state.sentences.send(|| fault.sentence());
+                state.write(ReportLine::of_call(fault));
+                state.say(|| fault.sentence());
             }
             Event::CompletionFaultApplied { fault, qpn } => {
                 let mut state = self.lock();
                 state.unused.remove(fault.rule);
-                state.write(&ReportLine::of_completion(fault));
-                state.sentences.send(|| about_completion(fault, *qpn));
+                state.write(ReportLine::of_completion(fault));
+                state.say(|| about_completion(fault, *qpn));
             }
             Event::CompletionEventFaultApplied { fault } => {
                 let mut state = self.lock();
                 state.unused.remove(fault.rule);
-                state.write(&ReportLine::of_completion_event(fault));
-                state.sentences.send(|| about_completion_event(fault));
+                state.write(ReportLine::of_completion_event(fault));
+                state.say(|| about_completion_event(fault));
             }
             Event::FaultPlanChanged { change } => self.changed(change),
             _ => {}

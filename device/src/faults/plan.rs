@@ -103,6 +103,17 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// What it has of one device.
+    fn of_device(&self, name: &str) -> Recording {
+        let is_own = |device: &Option<String>| device.as_deref().is_none_or(|device| device == name);
+        let mut own = self.clone();
+        own.packets.retain(|one| is_own(&one.device));
+        own.calls.retain(|one| is_own(&one.device));
+        own.completions.retain(|one| is_own(&one.device));
+        own.completion_events.retain(|one| is_own(&one.device));
+        own
+    }
+
     /// It is about packets, or did not apply to anything.
     pub(super) fn is_of_packets(&self) -> bool {
         self.calls.is_empty() && self.completions.is_empty() && self.completion_events.is_empty()
@@ -114,6 +125,8 @@ impl Recording {
 pub struct RecordedCompletion {
     /// The tag of its process.
     pub tag: String,
+    /// Its device, by name; `None`: that of a process with one device.
+    pub device: Option<String>,
     /// Which completion.
     pub key: CompletionKey,
     /// What happened.
@@ -125,6 +138,8 @@ pub struct RecordedCompletion {
 pub struct RecordedCall {
     /// The tag of its process.
     pub tag: String,
+    /// Its device, by name; `None`: that of a process with one device.
+    pub device: Option<String>,
     /// Its name.
     pub call: String,
     /// Its ordinal among the calls of this name in its process, from 1.
@@ -140,6 +155,8 @@ pub struct RecordedCall {
 pub struct Recorded {
     /// The tag of its process.
     pub tag: String,
+    /// Its device, by name; `None`: that of a process with one device.
+    pub device: Option<String>,
     /// Which packet.
     pub key: PacketKey,
     /// What happened.
@@ -261,7 +278,12 @@ impl FaultPlan {
     /// The part of it that is about a device of this name.
     #[must_use]
     pub fn of_device(&self, name: &str) -> FaultPlan {
-        let own = self.rules.iter().filter(|rule| rule.is_of(name)).cloned();
+        let own = self.rules.iter().filter(|rule| rule.is_of(name)).map(|rule| match &rule.what {
+            What::Recorded(recording) => {
+                Rule { what: What::Recorded(recording.of_device(name)), ..rule.clone() }
+            }
+            _ => rule.clone(),
+        });
         FaultPlan { seed: self.seed, rules: own.collect() }
     }
 

@@ -20,6 +20,8 @@ pub struct DeviceProfile {
     pub address: Option<IpAddr>,
     /// The network interface whose first address it has.
     pub interface: Option<String>,
+    /// The network interface that sysfs names beside it. Default: the one that has its address.
+    pub netdev: Option<String>,
     /// Node GUID, in groups of two bytes as sysfs writes it.
     #[serde(deserialize_with = "guid")]
     pub node_guid: Option<u64>,

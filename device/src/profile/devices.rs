@@ -11,8 +11,7 @@ use crate::addresses::gid_table::GidEntry;
 use crate::addresses::guid::{default_guid, node_guid};
 use crate::addresses::offered;
 use crate::settings::{
-    ADDR, CHECK, DEFAULT_DEVICE, DEVICES, LINK, LinkSettings, MAX_DEVICES, PROFILE, RECORD, SettingError,
-    Settings,
+    ADDR, DEFAULT_DEVICE, DEVICES, LINK, LinkSettings, MAX_DEVICES, PROFILE, RECORD, SettingError, Settings,
 };
 use crate::system::interface::{Interface, gid_addresses};
 
@@ -31,6 +30,9 @@ pub struct DeviceDescription {
     node_guid: Option<u64>,
     /// What its link does to packets.
     pub link: LinkSettings,
+    /// The network interface that is shown beside it, and its index, where the profile names one: else it is
+    /// the one that has the address.
+    pub netdev: Option<(String, u32)>,
     /// Number of the NUMA node that it is near; -1: none in particular, as sysfs writes it.
     pub numa_node: i32,
     /// Where it is on PCI, such as "0000:18:00.0".
@@ -131,18 +133,26 @@ impl Settings {
             let second = profile.more_ports(own).into_iter().next();
             let second_port = second
                 .and_then(|profile| Some(PortDescription { address: addresses.next().flatten()?, profile }));
-            DeviceDescription {
+            let netdev = own.netdev.as_deref().map(|name| {
+                let found = interfaces.iter().find(|interface| interface.name == name);
+                found.map(|interface| (interface.name.clone(), interface.index)).ok_or_else(|| {
+                    let profile = self.profile.to_string_lossy();
+                    SettingError::new(PROFILE, profile, not_there(name)).with_errno(libc::ENODEV)
+                })
+            });
+            Ok(DeviceDescription {
                 name: own.name.clone().unwrap_or_else(|| continued(first, index, count)),
                 address,
                 second_port,
                 profile: profile.with(own),
                 link: self.link.or(&profile.with(own).link),
                 node_guid: own.node_guid,
+                netdev: netdev.transpose()?,
                 numa_node: own.numa_node.unwrap_or(-1),
                 pci_address: own.pci_address.clone(),
-            }
+            })
         });
-        let described: Vec<DeviceDescription> = described.collect();
+        let described = described.collect::<Result<Vec<DeviceDescription>, SettingError>>()?;
         self.check_apart(&described)?;
         described.iter().try_for_each(|one| self.check_link(one))?;
         Ok(described)
@@ -159,16 +169,13 @@ impl Settings {
         })
     }
 
-    /// Checks and records know the objects of one device only: several number theirs from the same beginning.
+    /// A record has the packets of one device: several number their queue pairs from the same beginning.
     fn check_alone(&self) -> Result<(), SettingError> {
-        let problem = |what: &str| format!("{what} one device: name no others");
-        if self.check.is_some() {
-            return Err(SettingError::new(CHECK, "1", problem("programs are checked with")));
+        let problem = "records are of one device: name no others";
+        match &self.record {
+            Some(folder) => Err(SettingError::new(RECORD, folder.to_string_lossy(), problem)),
+            None => Ok(()),
         }
-        if let Some(folder) = &self.record {
-            return Err(SettingError::new(RECORD, folder.to_string_lossy(), problem("records are of")));
-        }
-        Ok(())
     }
 
     /// The address of each port of each device; none for the only one of a process, which has all.
@@ -233,6 +240,14 @@ impl Settings {
                     one.name
                 ));
             }
+            if let Some(place) = &one.pci_address
+                && let Some(other) = earlier.iter().find(|other| other.pci_address == one.pci_address)
+            {
+                return refuse(format!(
+                    "{} and {} have the PCI address {place}: each device needs one of its own, or none",
+                    other.name, one.name
+                ));
+            }
             let of = |device: &DeviceDescription| -> Vec<IpAddr> {
                 device.address.into_iter().chain(device.second_port.iter().map(|port| port.address)).collect()
             };
@@ -293,13 +308,17 @@ fn usual_addresses(count: usize, interfaces: &[Interface]) -> Vec<IpAddr> {
 /// The first address of an interface.
 fn address_of(name: &str, interfaces: &[Interface]) -> Result<IpAddr, String> {
     let Some(interface) = interfaces.iter().find(|interface| interface.name == name) else {
-        return Err(format!("the network interface {name} is not there: `ip link` lists those that are"));
+        return Err(not_there(name));
     };
     let first = interface.addresses.iter().map(|(address, _)| *address);
     let first = first.clone().find(IpAddr::is_ipv4).or_else(|| first.clone().next());
     first.filter(|_| interface.up).ok_or_else(|| {
         format!("the network interface {name} is down, or has no address: `ip address` shows it")
     })
+}
+
+fn not_there(interface: &str) -> String {
+    format!("the network interface {interface} is not there: `ip link` lists those that are")
 }
 
 /// The name of the device with an index, where the first has the name `first`: its number goes on.

@@ -60,10 +60,12 @@ fn a_profile_describes_devices() {
     let profile = "vendor_id = 0x02c9\n[port]\nspeed = \"edr\"\nwidth = 4\n\
                    [[device]]\nname = \"mlx5_0\"\ninterface = \"eth1\"\nnuma_node = 1\n\
                    pci_address = \"0000:18:00.0\"\nnode_guid = \"0c42:a103:0065:1a90\"\n\
-                   [[device]]\naddress = \"127.0.0.5\"\npart_id = 4129\nwidth = 2\nmax_mtu = 1024";
+                   [[device]]\naddress = \"127.0.0.5\"\nnetdev = \"eth0\"\n\
+                   part_id = 4129\nwidth = 2\nmax_mtu = 1024";
     let all = described(&[], profile).unwrap();
     assert_eq!(names_and_addresses(&[], profile), ["mlx5_0 198.51.100.7", "pumice1 127.0.0.5"]);
     assert_eq!((all[0].numa_node, all[1].numa_node), (1, -1));
+    assert_eq!((&all[0].netdev, &all[1].netdev), (&None, &Some(("eth0".to_owned(), 2))));
     assert_eq!((all[0].pci_address.as_deref(), all[1].pci_address.as_deref()), (Some("0000:18:00.0"), None));
     assert_eq!(all[0].guid(false, &host(), &[]), [0x0c, 0x42, 0xa1, 0x03, 0x00, 0x65, 0x1a, 0x90]);
     assert_eq!((all[0].profile.port.width.lanes(), all[1].profile.port.width.lanes()), (4, 2));
@@ -172,7 +174,12 @@ fn what_cannot_be_told_apart_or_is_not_there_is_refused() {
         (&[], &two("name = \"x\""), "two devices have the name x"),
         (&[], &two("address = \"127.0.0.3\""), "pumice0 and pumice1 have the address 127.0.0.3"),
         (&[], "[[device]]\ninterface = \"ib9\"", "the network interface ib9 is not there"),
-        (&[(DEVICES, "2"), (CHECK, "1")], "", "programs are checked with one device: name no others"),
+        (
+            &[],
+            &two("pci_address = \"0000:18:00.0\""),
+            "pumice0 and pumice1 have the PCI address 0000:18:00.0",
+        ),
+        (&[], "[[device]]\nnetdev = \"ib9\"", "the network interface ib9 is not there"),
         (&[(DEVICES, "2"), (RECORD, "/tmp/x")], "", "PUMICE_RECORD=/tmp/x: records are of one device"),
         (
             &[(ADDR, "127.0.0.1")],

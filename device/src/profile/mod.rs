@@ -1,8 +1,8 @@
 //! Profiles: what the device says about itself, and where it stops.
 //!
 //! A profile is a TOML file. It says only what differs from [`default.toml`](Profile::default), which lists
-//! everything there is to say. Built in are `default`, `rxe`, `connectx`, with eight devices `dgx-h100`, and
-//! with two ports `two-port`.
+//! everything there is to say. Built in are `default`, `rxe`, `connectx`, with eight devices `dgx-h100`, with
+//! two `laptop`, and with two ports `two-port`.
 
 mod bounds;
 mod capability;

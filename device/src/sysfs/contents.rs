@@ -19,6 +19,9 @@ const DEVICE_FILE: &str = "/dev/null";
 /// Its number, as sysfs writes it.
 const DEVICE_NUMBER: &str = "1:3";
 
+/// Class of such a device on PCI.
+const ETHERNET_CONTROLLER: &str = "0x020000";
+
 /// `IBV_PORT_CM_SUP`.
 const PORT_CAPABILITIES: u32 = 1 << 16;
 
@@ -79,7 +82,14 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     if !profile.board_id.is_empty() {
         tree.file(format!("{top}/board_id"), profile.board_id.as_str());
     }
-    parent(&mut tree, &format!("{top}/device"), device);
+    match device.pci_address.and_then(pci_folder) {
+        Some(place) => {
+            // Programs that look for the way between devices take it from the real path of `device`.
+            tree.link(format!("{top}/device"), format!("../../infiniband_pci/{place}"));
+            parent(&mut tree, &format!("sys/devices/virtual/infiniband_pci/{place}"), device);
+        }
+        None => parent(&mut tree, &format!("{top}/device"), device),
+    }
     let first = SysfsPort { profile: &profile.port, counted: device.counted };
     for (number, own) in (1..).zip([Some(&first), device.second_port.as_ref()]) {
         let Some(own) = own else { continue };
@@ -100,11 +110,21 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     tree.0
 }
 
+/// Where a device with an address on PCI, such as "0000:18:00.0", is below the root of its bus, as Linux
+/// names both.
+fn pci_folder(address: &str) -> Option<String> {
+    let (bus, _) = address.rsplit_once(':')?;
+    Some(format!("pci{bus}/{address}"))
+}
+
 /// What a device on a bus has: where it is, and its network interfaces, those of the first GIDs of its ports.
 fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
     tree.file(format!("{top}/numa_node"), device.numa_node.to_string());
     if let Some(place) = device.pci_address {
         tree.file(format!("{top}/uevent"), format!("PCI_SLOT_NAME={place}"));
+        tree.file(format!("{top}/class"), ETHERNET_CONTROLLER);
+        let own = format!("../../../../infiniband/{}", device.name);
+        tree.link(format!("{top}/infiniband/{}", device.name), own);
     }
     if let Some(mask) = device.processors.and_then(processor_mask) {
         tree.file(format!("{top}/local_cpulist"), device.processors.unwrap_or_default());
@@ -117,8 +137,13 @@ fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
     tree.folder(format!("{top}/net"));
     for port_num in 1..=device.port_count() {
         if let Some(first) = device.gids_of(port_num).next() {
-            let interface = &first.interface;
+            let (interface, _) = device.interface_of(first);
             tree.link(format!("{top}/net/{interface}"), format!("/sys/class/net/{interface}"));
+            // The other way round.
+            tree.link(
+                format!("sys/class/net/{interface}/device/infiniband/{}", device.name),
+                format!("../../../../../devices/virtual/infiniband/{}", device.name),
+            );
         }
     }
 }
@@ -138,7 +163,7 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>, port_num: u8, prof
     for (index, entry) in device.gids_of(port_num).enumerate() {
         tree.file(format!("{top}/gids/{index}"), groups(&entry.gid.0));
         tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
-        tree.file(format!("{top}/gid_attrs/ndevs/{index}"), entry.interface.as_str());
+        tree.file(format!("{top}/gid_attrs/ndevs/{index}"), device.interface_of(entry).0);
     }
     let pkeys = PkeyTable::new(&profile.pkeys, device.profile.limits.pkey_table_len);
     for index in 0..u32::from(pkeys.len()) {
@@ -276,6 +301,7 @@ mod tests {
             gids: &gids,
             counted: Some("/run/pumice/counted".as_ref()),
             second_port: None,
+            netdev: None,
             numa_node: 1,
             pci_address: Some("0000:18:00.0"),
             processors: Some("0-1"),
@@ -287,11 +313,6 @@ mod tests {
             ("fw_ver", "1.2.3"),
             ("hw_rev", "a1"),
             ("hca_type", "MT4119"),
-            ("device/vendor", "0x15b3"),
-            ("device/device", "0x1017"),
-            ("device/local_cpus", "00000003"),
-            ("device/numa_node", "1"),
-            ("device/uevent", "PCI_SLOT_NAME=0000:18:00.0"),
             ("ports/1/rate", "100 Gb/sec (4X EDR)"),
             ("ports/1/cap_mask", "0x00010000"),
             ("ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:c000:0201"),
@@ -311,9 +332,35 @@ mod tests {
         }
         assert_eq!(entries.get("live/pumice0/rate"), Some(&Entry::File("32 4\n".to_owned())));
         assert_eq!(entries.get("live/pumice0/counted"), Some(&Entry::Link("/run/pumice/counted".to_owned())));
-        let net = entries.get(&format!("{top}/device/net/eth0"));
-        assert_eq!(net, Some(&Entry::Link("/sys/class/net/eth0".to_owned())));
-        let second = SysfsDevice { index: 1, name: "pumice1", ..device.clone() };
+        let place = "../../infiniband_pci/pci0000:18/0000:18:00.0".to_owned();
+        assert_eq!(entries.get(&format!("{top}/device")), Some(&Entry::Link(place)));
+        let parent = "sys/devices/virtual/infiniband_pci/pci0000:18/0000:18:00.0";
+        for (path, line) in [
+            ("vendor", "0x15b3"),
+            ("device", "0x1017"),
+            ("class", "0x020000"),
+            ("local_cpus", "00000003"),
+            ("local_cpulist", "0-1"),
+            ("numa_node", "1"),
+            ("uevent", "PCI_SLOT_NAME=0000:18:00.0"),
+        ] {
+            let file = entries.get(&format!("{parent}/{path}"));
+            assert_eq!(file, Some(&Entry::File(format!("{line}\n"))), "{path}");
+        }
+        let link = |path: String, target: &str| {
+            assert_eq!(entries.get(&path), Some(&Entry::Link(target.to_owned())), "{path}");
+        };
+        link(format!("{parent}/net/eth0"), "/sys/class/net/eth0");
+        link(format!("{parent}/infiniband/pumice0"), "../../../../infiniband/pumice0");
+        let back = "../../../../../devices/virtual/infiniband/pumice0";
+        link("sys/class/net/eth0/device/infiniband/pumice0".to_owned(), back);
+        let named = super::entries(&SysfsDevice { netdev: Some(("rail0", 9)), ..device.clone() });
+        assert!(named.contains_key(&format!("{parent}/net/rail0")));
+        assert!(named.contains_key("sys/class/net/rail0/device/infiniband/pumice0"));
+        let shown = named.get(&format!("{top}/ports/1/gid_attrs/ndevs/1"));
+        assert_eq!(shown, Some(&Entry::File("rail0\n".to_owned())));
+        let second =
+            SysfsDevice { index: 1, name: "pumice1", pci_address: Some("0000:40:00.0"), ..device.clone() };
         let both = crate::sysfs::Sysfs::of(&[device.clone(), second]).entries;
         assert!(entries.keys().all(|path| both.contains_key(path)), "the first is there as if it were alone");
         let of_second = "sys/devices/virtual/infiniband_verbs/uverbs1/ibdev";
@@ -332,7 +379,9 @@ mod tests {
         assert_eq!(of_two.get("live/pumice0/counted2"), counted);
         assert_eq!(of_two.get("netlink/0/counted2"), counted);
         assert!(of_two.contains_key("netlink/0/55") && of_two.contains_key("netlink/0/67"));
-        let without = super::entries(&SysfsDevice { profile: &Profile::default(), gids: &[], ..device });
+        let plain = Profile::default();
+        let without =
+            super::entries(&SysfsDevice { profile: &plain, gids: &[], pci_address: None, ..device });
         assert!(!without.contains_key(&format!("{top}/device/vendor")));
         assert_eq!(without.get(&format!("{top}/device/net")), Some(&Entry::Folder));
     }

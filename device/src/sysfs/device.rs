@@ -22,11 +22,13 @@ pub struct SysfsDevice<'a> {
     pub counted: Option<&'a Path>,
     /// The second port, if it has one: the profile and `counted` are of the first.
     pub second_port: Option<SysfsPort<'a>>,
+    /// The network interface that is shown beside it, and its index, if that is not the one of its addresses.
+    pub netdev: Option<(&'a str, u32)>,
     /// Number of the NUMA node that it is near; -1: none in particular.
     pub numa_node: i32,
     /// Where it is on PCI, such as "0000:18:00.0".
     pub pci_address: Option<&'a str>,
-    /// The processors of the host as Linux lists them ("0-3,8"), if that is known.
+    /// The processors that it is near, as Linux lists them ("0-3,8"), if that is known.
     pub processors: Option<&'a str>,
 }
 
@@ -48,5 +50,12 @@ impl SysfsDevice<'_> {
     /// The GID table of a port.
     pub(super) fn gids_of(&self, port_num: u8) -> impl Iterator<Item = &GidEntry> {
         self.gids.iter().filter(move |entry| entry.port_num == port_num)
+    }
+
+    /// The network interface of one of its addresses, and its index.
+    pub(super) fn interface_of<'s>(&'s self, entry: &'s GidEntry) -> (&'s str, u32) {
+        let own = (entry.interface.as_str(), entry.interface_index);
+        // What is said for the device is that of its first port.
+        if entry.port_num == 1 { self.netdev.unwrap_or(own) } else { own }
     }
 }

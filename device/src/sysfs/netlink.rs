@@ -116,8 +116,9 @@ fn about_port(device: &SysfsDevice<'_>, port_num: u8) -> Attributes {
     all.put(PORT_STATE, &[ACTIVE]);
     all.put(PORT_PHYS_STATE, &[LINK_UP]);
     if let Some(first) = device.gids_of(port_num).next() {
-        all.number(NDEV_INDEX, first.interface_index);
-        all.text(NDEV_NAME, &first.interface);
+        let (name, index) = device.interface_of(first);
+        all.number(NDEV_INDEX, index);
+        all.text(NDEV_NAME, name);
     }
     all
 }
@@ -182,6 +183,7 @@ mod tests {
             gids: &gids,
             counted: None,
             second_port: None,
+            netdev: None,
             numa_node: -1,
             pci_address: None,
             processors: None,

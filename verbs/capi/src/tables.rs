@@ -14,15 +14,15 @@ use crate::calls::{
 };
 use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
 use crate::ground::descriptors;
-use crate::ground::outcome::pointer;
+use crate::ground::outcome::{pointer, pointer_about};
 use crate::ground::unserved::refused;
 use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::CommandFile;
 use crate::objects::context::Context;
-use crate::objects::device::{device_at, device_of};
+use crate::objects::device::{about, device_at, device_of};
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer(|| {
+    pointer_about(about(device), || {
         let device = device_of(device)?;
         let (command, file) = CommandFile::create(device.index())?;
         Context::open(device, command, file, operations()).map_err(|(errno, _)| errno)

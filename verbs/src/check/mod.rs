@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use pumice_device::check::report::Entry;
-use pumice_device::check::{CheckSubscriber, Checker, CqMade, Finding, ModifyFacts, QpMade};
+use pumice_device::check::{CheckSubscriber, Checker, CqMade, Finding, ModifyFacts, OfDevice, QpMade};
 use pumice_device::event::Subscriber;
 use pumice_device::hca::Hca;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
@@ -53,7 +53,8 @@ impl Check {
         stack::prepare();
         let checker = Checker::new(stack::capture, options.looks_for_slow());
         let checker = Arc::new(Mutex::new(checker));
-        let subscriber = Box::new(CheckSubscriber(Arc::clone(&checker)));
+        let device = OfDevice::default();
+        let subscriber = Box::new(CheckSubscriber { checker: Arc::clone(&checker), device });
         let output = Mutex::new(Output::new(options));
         (Arc::new(Check { checker, output, is_over: AtomicBool::new(false) }), subscriber)
     }

@@ -1,7 +1,8 @@
 //! System calls without the C library's functions, whose places this object takes.
 
-use std::ffi::{CStr, c_int, c_long};
+use std::ffi::{CStr, c_char, c_int, c_long};
 
+use crate::original::{errno, set_errno};
 use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 
 /// Room for the name of a file of the private tree.
@@ -109,6 +110,18 @@ impl FileName {
 
 /// Parts that a name has at most.
 const MOST_PARTS: usize = 8;
+
+/// Whether there is something of this name. Leaves errno as it is.
+///
+/// # Safety
+/// `path` is a C string.
+pub(crate) unsafe fn exists(path: *const c_char) -> bool {
+    let before = errno();
+    // SAFETY: the caller's promise.
+    let found = unsafe { libc::syscall(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::F_OK) } == 0;
+    set_errno(before);
+    found
+}
 
 /// Opens a file of the private tree, whose name is these parts one after the other.
 pub(crate) fn open_private(parts: &[&[u8]]) -> Option<Descriptor> {

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::kernel::exists;
 use crate::remaining;
 use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 
@@ -9,7 +10,8 @@ use crate::variable::{FOLDER, MAX_VALUE_BYTES};
 const PATH_BYTES: usize = 2 * MAX_VALUE_BYTES;
 
 /// Whether a path leads into the private tree: `/sys/class/infiniband*`, `/sys/devices/virtual/infiniband*`
-/// or `/dev/infiniband`. The first two bytes tell for nearly every path.
+/// or `/dev/infiniband`, or may: `/sys/class/net/NAME/device/infiniband`. The first two bytes tell for nearly
+/// every path.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -31,6 +33,9 @@ unsafe fn leads_into(path: *const u8) -> bool {
     unsafe {
         if let Some(sys) = after(path, b"sys") {
             let class = after(sys, b"class");
+            if class.and_then(|class| after(class, b"net")).is_some_and(|net| names_devices(net)) {
+                return true;
+            }
             let class = class.or_else(|| after(after(sys, b"devices")?, b"virtual"));
             return class
                 .and_then(|class| after(class, b"infiniband"))
@@ -40,6 +45,33 @@ unsafe fn leads_into(path: *const u8) -> bool {
             .and_then(|dev| after(dev, b"infiniband"))
             .is_some_and(|rest| matches!(*rest, 0 | b'/'))
     }
+}
+
+/// Whether what comes after `/sys/class/net` is `/NAME/device/infiniband` or below.
+///
+/// # Safety
+/// `rest` is a C string.
+unsafe fn names_devices(rest: *const u8) -> bool {
+    // SAFETY: as for `after`.
+    unsafe {
+        let Some(mut next) = after(rest, b"") else { return false };
+        while !matches!(*next, 0 | b'/') {
+            next = next.add(1);
+        }
+        after(next, b"device")
+            .and_then(|device| after(device, b"infiniband"))
+            .is_some_and(|rest| matches!(*rest, 0 | b'/'))
+    }
+}
+
+/// Whether a path for which [`is_private`] is true leads into the private tree only if it is there: network
+/// interfaces are the host's.
+///
+/// # Safety
+/// `path` is a C string.
+unsafe fn is_of_interface(path: *const u8) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { after(path, b"sys").and_then(|sys| after(after(sys, b"class")?, b"net")).is_some() }
 }
 
 /// Where a path goes on after slashes and `name`; none if that is not what comes.
@@ -96,10 +128,17 @@ impl PrivatePath {
     #[cold]
     pub(crate) unsafe fn take(&mut self, path: *const c_char) -> Way {
         // SAFETY: the caller's promise.
+        let of_interface = unsafe { is_of_interface(path.cast()) };
+        // SAFETY: the caller's promise.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
         let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return Way::AsGiven };
         let suffix = remaining::suffix(path);
-        if self.join(root, suffix.bytes(), path).is_some() { Way::Private } else { Way::TooLong }
+        let is_joined = self.join(root, suffix.bytes(), path).is_some();
+        if of_interface {
+            // SAFETY: a C string once it is joined.
+            return if is_joined && unsafe { exists(self.as_ptr()) } { Way::Private } else { Way::AsGiven };
+        }
+        if is_joined { Way::Private } else { Way::TooLong }
     }
 
     /// None: it is too long.
@@ -154,6 +193,13 @@ mod tests {
             (c"/dev/infiniband/uverbs0", true),
             (c"/sys/class/infinibandx", false),
             (c"/sys/class/infini", false),
+            (c"/sys/class/net/eth0/device/infiniband", true),
+            (c"/sys/class/net/eth0/device//infiniband/pumice0/node_guid", true),
+            (c"/sys/class/net/eth0/device/infiniband_x", false),
+            (c"/sys/class/net/eth0/device", false),
+            (c"/sys/class/net//device/infiniband", false),
+            (c"/sys/class/net", false),
+            (c"/sys/class/net/", false),
             (c"/sys/class/net/infiniband", false),
             (c"/sys/class", false),
             (c"/sys/devices/virtual/net", false),

@@ -8,6 +8,7 @@ use super::super::kind::{
     DEREGISTERED_WHILE_IN_USE, FREED_WHILE_IN_USE, RECEIVE_BUFFER_WRITTEN, SEND_BUFFER_CHANGED, STALE_RKEY,
 };
 use super::payload::Contents;
+use super::regions::Key;
 use super::requests::{Posted, QueueId};
 
 impl Checker {
@@ -83,7 +84,7 @@ impl Checker {
     }
 
     /// The program deregisters memory.
-    pub(super) fn region_ended(&mut self, key: u32) {
+    pub(super) fn region_ended(&mut self, key: Key) {
         let place = self.here();
         if let Some((count, oldest)) = self.memory.requests.users_of(key) {
             let (role, wr_id, posted) = (oldest.role.name(), oldest.wr_id, oldest.place.clone());
@@ -106,11 +107,12 @@ impl Checker {
     /// A request of the peer was refused or dropped for this reason; it names this memory.
     pub(super) fn key_refused(&mut self, qp: u32, reason: &str, range: &RemoteRange) {
         let RemoteRange { rkey, address, length_bytes } = *range;
-        if reason != MemoryError::UnknownKey.reason() || self.memory.regions.at(rkey).is_some() {
+        let key = self.own.key(rkey);
+        if reason != MemoryError::UnknownKey.reason() || self.memory.regions.at(key).is_some() {
             return;
         }
-        let Some(gone) = self.memory.regions.gone(rkey).cloned() else { return };
-        let object = gone.region.name(rkey);
+        let Some(gone) = self.memory.regions.gone(key).cloned() else { return };
+        let object = gone.region.name(key);
         let owner = self.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
         let numbers = format!(
             "the peer of {owner} asked for {} at {address:#x} of {object}, which is deregistered",

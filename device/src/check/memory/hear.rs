@@ -10,7 +10,7 @@ use pumice_transport::wire::{Opcode, OpcodeInfo, OperationClass, Psn};
 use super::super::checker::Checker;
 use super::super::stack::Stack;
 use super::payload::{Contents, Read};
-use super::regions::Region;
+use super::regions::{Key, Region};
 use super::requests::{Part, Parts, Posted, QueueId, Role};
 use super::span::Span;
 use super::state::OwnStack;
@@ -53,7 +53,8 @@ impl Checker {
             Event::RegionRegistered { key, address, length, iova, stays_mapped } => {
                 let made = self.here();
                 // A region may be changed: what its requests use is elsewhere now.
-                self.memory.requests.key_changes(*key);
+                let key = self.own.key(*key);
+                self.memory.requests.key_changes(key);
                 let region = Region {
                     address: *address,
                     length: *length,
@@ -61,13 +62,15 @@ impl Checker {
                     stays_mapped: *stays_mapped,
                     made,
                 };
-                self.memory.regions.add(*key, region);
+                self.memory.regions.add(key, region);
             }
-            Event::RegionDeregistered { key } => self.region_ended(*key),
+            Event::RegionDeregistered { key } => self.region_ended(self.own.key(*key)),
             Event::SharedRecvPosted { srq, request } => {
-                self.receive_posted_to(QueueId::Shared(*srq), request);
+                self.receive_posted_to(QueueId::Shared(self.own.handle(*srq)), request);
             }
-            Event::SrqDestroyed { srq } => self.memory.requests.drop_queue(QueueId::Shared(*srq)),
+            Event::SrqDestroyed { srq } => {
+                self.memory.requests.drop_queue(QueueId::Shared(self.own.handle(*srq)));
+            }
             Event::Polled { completion, .. } => self.landed_was_polled(completion),
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
@@ -169,8 +172,9 @@ impl Checker {
     fn parts_of(&self, sges: &[Sge]) -> Option<Parts> {
         let used = sges.iter().filter(|sge| sge.length > 0);
         used.map(|sge| {
-            let span = self.memory.regions.locate(sge.lkey, sge.address, sge.length.into())?;
-            Some(Part { key: sge.lkey, span })
+            let key = self.own.key(sge.lkey);
+            let span = self.memory.regions.locate(key, sge.address, sge.length.into())?;
+            Some(Part { key, span })
         })
         .collect()
     }
@@ -273,7 +277,7 @@ impl Checker {
 
     /// The first packet of a WRITE of the peer, or an atomic, has been stored; `ends`: it is the only one.
     fn peer_stores(&mut self, qp: u32, range: &RemoteRange, ends: bool) {
-        let span = self.memory.regions.locate(range.rkey, range.address, range.length_bytes);
+        let span = self.memory.regions.locate(self.own.key(range.rkey), range.address, range.length_bytes);
         for identity in span.map(|span| self.memory.requests.overlapping(span)).unwrap_or_default() {
             if let Some(posted) = self.memory.requests.at_mut(identity) {
                 posted.is_shared = true;
@@ -291,7 +295,7 @@ impl Checker {
     }
 
     fn receives_of(&self, qp: &QpContext) -> QueueId {
-        let shared = QueueId::Shared(qp.recv_queue);
+        let shared = QueueId::Shared(self.own.handle(qp.recv_queue));
         if self.memory.requests.knows(shared) { shared } else { QueueId::Receives(qp.qpn.value()) }
     }
 
@@ -403,7 +407,7 @@ impl Checker {
     }
 
     /// Where a region was registered.
-    pub(super) fn place_of_region(&self, key: u32) -> Stack {
+    pub(super) fn place_of_region(&self, key: Key) -> Stack {
         self.memory.regions.at(key).map(|region| region.made.clone()).unwrap_or_default()
     }
 }

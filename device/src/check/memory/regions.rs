@@ -12,6 +12,9 @@ const MAX_REGIONS: usize = 1 << 17;
 /// Regions that are remembered after they were deregistered.
 const MAX_GONE: usize = 4096;
 
+/// A memory key of one of the devices, as `OfDevice::key` makes it.
+pub(super) type Key = u64;
+
 /// A memory region.
 #[derive(Debug, Clone)]
 pub(super) struct Region {
@@ -26,8 +29,9 @@ pub(super) struct Region {
 
 impl Region {
     /// As in "memory region 0x1203 (4096 bytes at 0x7f0011002200)".
-    pub(super) fn name(&self, key: u32) -> String {
-        format!("memory region {key:#x} ({} bytes at {:#x})", self.length, self.address)
+    pub(super) fn name(&self, key: Key) -> String {
+        let own = key as u32;
+        format!("memory region {own:#x} ({} bytes at {:#x})", self.length, self.address)
     }
 }
 
@@ -41,13 +45,13 @@ pub(super) struct GoneRegion {
 /// All regions by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    live: HashMap<u32, Region, FnvBuildHasher>,
-    gone: HashMap<u32, GoneRegion, FnvBuildHasher>,
-    gone_order: VecDeque<u32>,
+    live: HashMap<Key, Region, FnvBuildHasher>,
+    gone: HashMap<Key, GoneRegion, FnvBuildHasher>,
+    gone_order: VecDeque<Key>,
 }
 
 impl Regions {
-    pub(super) fn add(&mut self, key: u32, region: Region) {
+    pub(super) fn add(&mut self, key: Key, region: Region) {
         self.gone.remove(&key);
         if self.live.len() < MAX_REGIONS || self.live.contains_key(&key) {
             self.live.insert(key, region);
@@ -55,27 +59,27 @@ impl Regions {
     }
 
     /// What is behind `bytes` at an address that users of a key say; none if the key or the range is unknown.
-    pub(super) fn locate(&self, key: u32, address: u64, bytes: u64) -> Option<Span> {
+    pub(super) fn locate(&self, key: Key, address: u64, bytes: u64) -> Option<Span> {
         let region = self.live.get(&key)?;
         let offset = address.wrapping_sub(region.iova);
         let is_inside = offset <= region.length && bytes <= region.length - offset;
         is_inside.then(|| Span::new(region.address.wrapping_add(offset), bytes))
     }
 
-    pub(super) fn stays_mapped(&self, key: u32) -> bool {
+    pub(super) fn stays_mapped(&self, key: Key) -> bool {
         self.live.get(&key).is_some_and(|region| region.stays_mapped)
     }
 
-    pub(super) fn at(&self, key: u32) -> Option<&Region> {
+    pub(super) fn at(&self, key: Key) -> Option<&Region> {
         self.live.get(&key)
     }
 
-    pub(super) fn gone(&self, key: u32) -> Option<&GoneRegion> {
+    pub(super) fn gone(&self, key: Key) -> Option<&GoneRegion> {
         self.gone.get(&key)
     }
 
     /// The region of a key was deregistered here.
-    pub(super) fn end(&mut self, key: u32, ended: Stack) {
+    pub(super) fn end(&mut self, key: Key, ended: Stack) {
         let Some(region) = self.live.remove(&key) else { return };
         if self.gone_order.len() >= MAX_GONE
             && let Some(oldest) = self.gone_order.pop_front()
@@ -110,11 +114,11 @@ mod tests {
     #[test]
     fn regions_that_are_gone_are_remembered_for_a_while() {
         let mut regions = Regions::default();
-        for key in 0..2 * MAX_GONE as u32 {
+        for key in 0..2 * MAX_GONE as Key {
             regions.add(key, region(0, 1, 0));
             regions.end(key, Stack::default());
         }
-        assert!(regions.gone(0).is_none() && regions.gone(2 * MAX_GONE as u32 - 1).is_some());
+        assert!(regions.gone(0).is_none() && regions.gone(2 * MAX_GONE as Key - 1).is_some());
         assert_eq!((regions.gone.len(), regions.live.len()), (MAX_GONE, 0));
         regions.add(5000, region(0, 1, 0));
         assert!(regions.gone(5000).is_none(), "the key is in use again");

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::super::stack::Stack;
 use super::payload::Contents;
+use super::regions::Key;
 use super::span::Span;
 
 /// Requests that are remembered at once; of others nothing is said.
@@ -51,7 +52,7 @@ impl Role {
 /// A buffer of a request, and the key that it was given with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
-    pub(super) key: u32,
+    pub(super) key: Key,
     pub(super) span: Span,
 }
 
@@ -129,7 +130,7 @@ pub(super) struct Requests {
     index: BTreeMap<(u64, u64), (Span, Role)>,
     longest: u64,
     /// Requests by the keys of their buffers.
-    uses: HashMap<u32, u32, FnvBuildHasher>,
+    uses: HashMap<Key, u32, FnvBuildHasher>,
     /// Requests came or went since that was asked last.
     has_changed: bool,
 }
@@ -311,7 +312,7 @@ impl Requests {
     }
 
     /// Requests that use the region of a key and are under way: how many, and the oldest.
-    pub(super) fn users_of(&self, key: u32) -> Option<(u64, &Posted)> {
+    pub(super) fn users_of(&self, key: Key) -> Option<(u64, &Posted)> {
         self.uses.get(&key)?;
         let uses = |one: &&Posted| {
             let is_over = one.is_settled && one.role == Role::Payload;
@@ -323,7 +324,7 @@ impl Requests {
     }
 
     /// The registration of a key changes: nothing is said of requests that use it.
-    pub(super) fn key_changes(&mut self, key: u32) {
+    pub(super) fn key_changes(&mut self, key: Key) {
         if self.uses.contains_key(&key) {
             let uses = |one: &&mut Posted| one.parts.iter().any(|part| part.key == key);
             self.entries.values_mut().filter(uses).for_each(|one| {

@@ -46,6 +46,8 @@ pub struct CompletionEventKey {
 pub struct RecordedCompletionEvent {
     /// The tag of its process.
     pub tag: String,
+    /// Its device, by name; `None`: that of a process with one device.
+    pub device: Option<String>,
     /// Which event.
     pub key: CompletionEventKey,
     /// What happened.

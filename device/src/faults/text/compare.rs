@@ -49,6 +49,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Direction {
     tag: String,
+    device: Option<String>,
     service: String,
     qp: u32,
     connection: u32,
@@ -180,6 +181,7 @@ impl Direction {
         };
         Some(Direction {
             tag: packet.tag.clone(),
+            device: packet.device.clone(),
             service: packet.service.clone(),
             qp: packet.qp,
             connection: packet.connection,
@@ -226,8 +228,9 @@ impl Spot {
 
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Direction { tag, service, qp, connection, traffic, .. } = self;
-        write!(f, "{tag}, {service}, queue pair {qp}, connection {connection}, {traffic}")?;
+        let Direction { tag, device, service, qp, connection, traffic, .. } = self;
+        let device = device.as_ref().map(|device| format!(", {device}")).unwrap_or_default();
+        write!(f, "{tag}{device}, {service}, queue pair {qp}, connection {connection}, {traffic}")?;
         self.peer.map_or(Ok(()), |peer| write!(f, " to {peer}, destination {}", self.destination))
     }
 }

@@ -51,6 +51,8 @@ fn selector(fields: &mut Fields) -> Result<CompletionSelector, String> {
 pub struct CompletionLine {
     pub(super) rule: String,
     pub(super) tag: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<String>,
     /// What the work request did.
     completion: String,
     qp: u32,
@@ -72,6 +74,7 @@ impl CompletionLine {
         CompletionLine {
             rule: fired.rule.to_owned(),
             tag: fired.tag.to_owned(),
+            device: None,
             completion: key.class.name().to_owned(),
             qp: key.qp,
             connection: key.connection,
@@ -94,6 +97,7 @@ impl CompletionLine {
             delay_ns: self.delay_ns,
             until: self.until.as_deref().map(trigger).transpose()?,
         };
-        Ok(RecordedCompletion { tag: self.tag, key: CompletionKey { qp, connection, class, message }, fate })
+        let key = CompletionKey { qp, connection, class, message };
+        Ok(RecordedCompletion { tag: self.tag, device: self.device, key, fate })
     }
 }

@@ -34,6 +34,8 @@ pub(super) fn rule(kind: &Kind, fields: &mut Fields) -> Result<CompletionEventRu
 pub struct CompletionEventLine {
     pub(super) rule: String,
     pub(super) tag: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<String>,
     cq: u32,
     nth: u64,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -50,6 +52,7 @@ impl CompletionEventLine {
         CompletionEventLine {
             rule: rule.to_owned(),
             tag: tag.to_owned(),
+            device: None,
             cq: key.cq,
             nth: key.nth,
             delay_ns: fate.delay_ns,
@@ -59,8 +62,8 @@ impl CompletionEventLine {
     }
 
     pub(super) fn recorded(self) -> RecordedCompletionEvent {
-        let CompletionEventLine { tag, cq, nth, delay_ns, more, within_ns, .. } = self;
+        let CompletionEventLine { tag, device, cq, nth, delay_ns, more, within_ns, .. } = self;
         let fate = CompletionEventFate { delay_ns, more, within_ns };
-        RecordedCompletionEvent { tag, key: CompletionEventKey { cq, nth }, fate }
+        RecordedCompletionEvent { tag, device, key: CompletionEventKey { cq, nth }, fate }
     }
 }

@@ -42,6 +42,9 @@ pub enum ReportLine {
         seed: u64,
         /// The names of the rules that concern it.
         rules: Vec<String>,
+        /// The device, if the process has several: it has a report of its own within this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<String>,
     },
     /// The end of a process.
     End {
@@ -49,6 +52,9 @@ pub enum ReportLine {
         process: String,
         /// The names of the rules that never applied.
         never: Vec<String>,
+        /// The device, if the process has several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<String>,
     },
     /// A rule came, rested, went on or went while the program ran.
     Live(Box<LiveLine>),
@@ -72,6 +78,8 @@ pub struct LiveLine {
     live: String,
     rule: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     line: Option<String>,
     after_packets: u64,
     after_queue_pairs: u32,
@@ -87,6 +95,8 @@ const LIVE_NOTE: &str = "this moment is not reproducible";
 pub struct PacketLine {
     pub(super) rule: String,
     pub(super) tag: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<String>,
     pub(super) service: String,
     pub(super) qp: u32,
     pub(super) connection: u32,
@@ -159,6 +169,8 @@ pub struct PacketLine {
 pub struct CallLine {
     rule: String,
     pub(super) tag: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     call: String,
     nth: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,7 +212,8 @@ impl CallLine {
         };
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         let fate = CallFate { errno, delay_ns: self.delay_ns, incident };
-        Ok(RecordedCall { tag: self.tag, call: self.call, nth: self.nth, qp: self.qp, fate })
+        let CallLine { tag, device, call, nth, qp, .. } = self;
+        Ok(RecordedCall { tag, device, call, nth, qp, fate })
     }
 }
 
@@ -255,7 +268,7 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
     let mut seed = seed;
     for (number, line) in lines(text)? {
         match line {
-            ReportLine::Begin { process, seed: of_process, rules: names } => {
+            ReportLine::Begin { process, seed: of_process, rules: names, .. } => {
                 seed = of_process;
                 for name in names {
                     rules.entry(name).or_default().tags.insert(process.clone());
@@ -301,6 +314,21 @@ pub(super) fn plan(text: &str, seed: u64) -> Result<FaultPlan, TextError> {
 }
 
 impl ReportLine {
+    /// The same of a device of a process that has several.
+    #[must_use]
+    pub fn on(mut self, name: Option<&str>) -> ReportLine {
+        let device = match &mut self {
+            ReportLine::Begin { device, .. } | ReportLine::End { device, .. } => device,
+            ReportLine::Live(line) => &mut line.device,
+            ReportLine::Call(line) => &mut line.device,
+            ReportLine::Completion(line) => &mut line.device,
+            ReportLine::CompletionEvent(line) => &mut line.device,
+            ReportLine::Packet(line) => &mut line.device,
+        };
+        *device = name.map(str::to_owned);
+        self
+    }
+
     /// What a rule did.
     pub fn of(fired: &Fired<'_>) -> ReportLine {
         let (key, fate) = (fired.key, fired.fate);
@@ -310,6 +338,7 @@ impl ReportLine {
         ReportLine::Packet(Box::new(PacketLine {
             rule: fired.rule.to_owned(),
             tag: fired.tag.to_owned(),
+            device: None,
             service: key.service.name().to_owned(),
             qp: key.qp,
             connection: key.connection,
@@ -355,6 +384,7 @@ impl ReportLine {
             seed: change.seed,
             live: change.what.to_owned(),
             rule: change.rule.to_owned(),
+            device: None,
             line: change.line.map(str::to_owned),
             after_packets: change.after_packets,
             after_queue_pairs: change.after_queue_pairs,
@@ -369,6 +399,7 @@ impl ReportLine {
         ReportLine::Call(CallLine {
             rule: fired.rule.to_owned(),
             tag: fired.tag.to_owned(),
+            device: None,
             call: fired.key.call.to_owned(),
             nth: fired.key.ordinal,
             qp: fired.key.qp,
@@ -450,6 +481,7 @@ impl PacketLine {
             partition_ns: self.partition_ns.map(|ns| (ns != FOR_EVER_NS).then_some(ns)),
             noted: self.bytes.is_some(),
             tag: self.tag,
+            device: self.device,
         })
     }
 }

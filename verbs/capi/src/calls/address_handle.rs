@@ -12,7 +12,7 @@ use crate::ground::arguments::{In, Out};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status, status_of};
+use crate::ground::outcome::{pointer_about, status_of};
 use crate::objects::address_handle::Ah;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
@@ -66,7 +66,7 @@ fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno>
 }
 
 pub(crate) extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: In<'_, ibv_ah_attr>) -> *mut ibv_ah {
-    pointer(|| create(pd, &vector_from(attr.get()?)))
+    pointer_about(About::on(pd), || create(pd, &vector_from(attr.get()?)))
 }
 
 pub(crate) extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
@@ -131,7 +131,7 @@ pub(crate) extern "C" fn ibv_init_ah_from_wc(
     grh: In<'_, ibv_grh>,
     ah_attr: Out<'_, ibv_ah_attr>,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(context), || {
         let ah_attr = ah_attr.place()?;
         let context = Context::of(context)?;
         ah_attr.set(vector_to(&sender(&context, port_num, wc, grh)?));
@@ -145,7 +145,7 @@ pub(crate) extern "C" fn ibv_create_ah_from_wc(
     grh: In<'_, ibv_grh>,
     port_num: u8,
 ) -> *mut ibv_ah {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let context = live::<Pd>(pd)?.context()?;
         create(pd, &sender(&context, port_num, wc, grh)?)
     })

@@ -6,7 +6,8 @@ use crate::ground::abi::{ibv_async_event, ibv_context};
 use crate::ground::arguments::{In, Out};
 use crate::ground::check;
 use crate::ground::errno::{INVALID, set_errno};
-use crate::ground::outcome::{number, value};
+use crate::ground::gate::About;
+use crate::ground::outcome::{number_of, value};
 use crate::objects::context::Context;
 use crate::objects::events::acknowledge;
 
@@ -25,7 +26,7 @@ pub(crate) extern "C-unwind" fn ibv_get_async_event(
         return -1;
     }
     loop {
-        let fd = number(|| Ok(Context::of(context)?.async_events().fd()));
+        let fd = number_of(About::on(context), || Ok(Context::of(context)?.async_events().fd()));
         if fd < 0 {
             return -1;
         }

@@ -9,8 +9,9 @@ use super::memory::{FileRange, own_iova, register, register_file};
 use crate::ground::abi::{ibv_buf, ibv_mr, ibv_mr_init_attr, ibv_pd};
 use crate::ground::arguments::{In, Lasting, Out};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{number, pointer, value};
+use crate::ground::outcome::{number, pointer_about, value};
 use crate::objects::buffer::Buffer;
 use crate::objects::protection_domain::Pd;
 
@@ -20,7 +21,7 @@ pub(crate) extern "C" fn ibv_alloc_buf(
     size: usize,
     buf: Out<'_, *mut ibv_buf>,
 ) -> *mut c_void {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         live::<Pd>(pd)?;
         let buf = buf.place()?;
         let buffer = Buffer::new(pd, size)?;
@@ -124,7 +125,7 @@ impl Wanted {
 }
 
 pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> *mut ibv_mr {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let Wanted { memory, length, iova, access } = Wanted::of(pd, attr)?;
         let addr = match memory {
             WantedMemory::At(addr) => addr,
@@ -146,7 +147,7 @@ pub(crate) extern "C" fn ibv_reg_buf_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         live::<Buffer>(buf)?.check_registration(pd, addr.as_ptr(), length)?;
         let access = access as c_uint;
         register(pd, addr, length, own_iova(addr, access), access)

@@ -11,13 +11,13 @@ use crate::ground::check;
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, pointer_of, take_back};
 use crate::ground::outcome::data_path::value;
-use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, status_of};
+use crate::ground::outcome::{TRY_AGAIN, attempt, pointer_about, status_of};
 use crate::objects::completion_channel::Channel;
 use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
 
 pub(crate) extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         Context::of(context)?;
         let channel = Channel::new(context)?;
         let descriptor = channel.channel().as_fd().as_raw_fd();
@@ -47,7 +47,7 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
     cq_context: Out<'_, *mut c_void>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        attempt(About::on(channel.as_ptr()), || {
             let (cq, cq_context) = (cq.place()?, cq_context.place()?);
             let event = channel.held::<Channel>()?.next().inspect_err(|errno| {
                 if *errno == RESTART && check::is_on() {
@@ -71,7 +71,8 @@ pub(crate) extern "C" fn ibv_ack_cq_events(cq: Trusted<'_, ibv_cq>, nevents: c_u
         if let Some(queue) = cq.optional::<Cq>() {
             queue.queue().ack_events(nevents.into());
             let handle = queue.queue().handle().index;
-            check::tell(|checker| checker.events_acknowledged(handle, nevents.into()));
+            let address = cq.as_ptr().addr();
+            check::tell_of(address, |checker| checker.events_acknowledged(handle, nevents.into()));
         }
     });
 }

@@ -10,7 +10,7 @@ use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::About;
 use crate::ground::handles::{live, take_back};
-use crate::ground::outcome::{data_path, pointer, status, status_of};
+use crate::ground::outcome::{data_path, pointer_about, status_of};
 use crate::objects::command_file::Owned;
 use crate::objects::completion_queue::{Cq, Wanted};
 use crate::objects::memory_window::show_refused;
@@ -22,7 +22,7 @@ pub(crate) extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let cqe = u32::try_from(cqe).map_err(|_| INVALID)?;
         let comp_vector = u32::try_from(comp_vector).map_err(|_| INVALID)?;
         let wanted = Wanted {
@@ -40,12 +40,12 @@ pub(crate) extern "C" fn ibv_create_cq(
 }
 
 pub(crate) extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    status(|| {
+    status_of(About::on(cq), || {
         let held = live::<Cq>(cq)?;
         held.hca().resize_cq(held.queue().handle(), u32::try_from(cqe).map_err(|_| INVALID)?)?;
         held.show_depth();
         let queue = held.queue();
-        check::tell(|checker| checker.cq_resized(queue.handle().index, queue.depth()));
+        check::tell_of(cq.addr(), |checker| checker.cq_resized(queue.handle().index, queue.depth()));
         Ok(())
     })
 }
@@ -63,7 +63,7 @@ pub(crate) extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
             events.unacknowledged()
         });
         context.hca().destroy_cq(queue.handle())?;
-        check::tell(|checker| checker.cq_destroyed(queue.handle().index));
+        check::tell_of(cq.addr(), |checker| checker.cq_destroyed(queue.handle().index));
         context.disown(Owned::CompletionQueue(held.queue().handle().pack()));
         context.forget_events(held.events());
         held.events().wait_acknowledged();

@@ -15,8 +15,7 @@ use crate::ground::check;
 use crate::ground::errno::{INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::handles::live;
-use crate::ground::outcome::data_path;
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{data_path, pointer_about, status_of};
 use crate::ground::refusal::check_mask;
 use crate::objects::completion_queue::{Cq, Polled, Wanted};
 use crate::objects::memory_window::show_refused;
@@ -39,7 +38,7 @@ pub(crate) extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attributes: In<'_, ibv_cq_init_attr_ex>,
 ) -> *mut ibv_cq_ex {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let attributes = attributes.get()?;
         check_mask("ibv_create_cq_ex", attributes.comp_mask, MASK_FLAGS | MASK_PD)?;
         let wc_flags = attributes.wc_flags;
@@ -241,7 +240,7 @@ const CHANGE_MODERATION: u32 = 1;
 /// Moderation is taken for what it is, a wish for fewer events: an armed queue reports its first
 /// completion all the same.
 pub(crate) extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: In<'_, ibv_modify_cq_attr>) -> c_int {
-    status(|| {
+    status_of(About::on(cq), || {
         live::<Cq>(cq)?;
         let attributes = attributes.get()?;
         if attributes.attr_mask & !CHANGE_MODERATION != 0 {

@@ -13,7 +13,7 @@ use crate::ground::arguments::{Bytes, In, OutBytes, Trusted};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status, status_of, value};
+use crate::ground::outcome::{pointer_about, status_of, value};
 use crate::ground::refusal::check_mask;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
@@ -36,7 +36,7 @@ pub(crate) extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attributes: In<'_, ibv_alloc_dm_attr>,
 ) -> *mut ibv_dm {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let (open, attributes) = (Context::of(context)?, attributes.get()?);
         check_mask("ibv_alloc_dm", attributes.comp_mask, 0)?;
         let memory = open.hca().alloc_dm(attributes.length as u64, attributes.log_align_req)?;
@@ -60,7 +60,7 @@ pub(crate) extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
 
 /// Device memory of a context with the same command file.
 pub(crate) extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_handle: u32) -> *mut ibv_dm {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let memory = Context::of(context)?.file().device_memory(dm_handle)?;
         Ok(show(context, memory, dm_handle))
     })
@@ -83,7 +83,7 @@ pub(crate) extern "C" fn reg_dm_mr(
     length: usize,
     rights: c_uint,
 ) -> *mut ibv_mr {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let (domain, dm) = (live::<Pd>(pd)?, live::<Dm>(dm)?);
         let context = domain.context()?;
         let rights = access(rights)?;
@@ -110,7 +110,7 @@ extern "C" fn memcpy_to_dm(
     host_addr: Bytes<'_>,
     length: usize,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(dm.as_ptr()), || {
         let memory = check_copy(dm.held::<Dm>()?, length, !host_addr.is_null())?;
         Ok(memory.write(dm_offset, host_addr.get(length)?)?)
     })
@@ -122,7 +122,7 @@ extern "C" fn memcpy_from_dm(
     dm_offset: u64,
     length: usize,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(dm.as_ptr()), || {
         let memory = check_copy(dm.held::<Dm>()?, length, !host_addr.is_null())?;
         Ok(memory.read(dm_offset, host_addr.get(length)?)?)
     })

@@ -5,8 +5,9 @@ use std::ptr;
 use pumice_device::ground::table::Handle;
 
 use crate::ground::abi::{ibv_context, ibv_mr, ibv_pd};
+use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, value};
+use crate::ground::outcome::{pointer_about, value};
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
 use crate::objects::memory_region::Mr;
@@ -14,7 +15,7 @@ use crate::objects::protection_domain::Pd;
 
 /// A protection domain of a context with the same command file.
 pub(crate) extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let open = Context::of(context)?;
         let handle = open.file().find("protection domain", |owned| match *owned {
             Owned::ProtectionDomain(packed) => {
@@ -37,7 +38,7 @@ pub(crate) extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 
 /// A memory region of an imported protection domain. Its address is not known: NULL.
 pub(crate) extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         context.file().find("memory region", |owned| match *owned {

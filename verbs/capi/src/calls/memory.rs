@@ -15,7 +15,7 @@ use crate::ground::descriptors::given;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED, set_errno};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{number, pointer, status, status_of};
+use crate::ground::outcome::{number_of, pointer_about, status_of};
 use crate::ground::requests::elements;
 use crate::ground::settings::require;
 use crate::objects::command_file::Owned;
@@ -133,7 +133,7 @@ pub(crate) extern "C" fn ibv_reg_dmabuf_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     let range = FileRange { descriptor: fd, offset, length };
-    pointer(|| register_file(pd, &range, iova, access as c_uint))
+    pointer_about(About::on(pd), || register_file(pd, &range, iova, access as c_uint))
 }
 
 /// What a device that pins would find out: whether the range is mapped with the rights. On demand, it
@@ -156,7 +156,9 @@ pub(crate) extern "C" fn ibv_reg_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer(|| register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint))
+    pointer_about(About::on(pd), || {
+        register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint)
+    })
 }
 
 pub(crate) extern "C" fn ibv_reg_mr_iova(
@@ -166,7 +168,7 @@ pub(crate) extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer(|| register(pd, addr, length, iova, access as c_uint))
+    pointer_about(About::on(pd), || register(pd, addr, length, iova, access as c_uint))
 }
 
 pub(crate) extern "C" fn ibv_reg_mr_iova2(
@@ -176,7 +178,7 @@ pub(crate) extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    pointer(|| register(pd, addr, length, iova, access))
+    pointer_about(About::on(pd), || register(pd, addr, length, iova, access))
 }
 
 pub(crate) extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
@@ -207,7 +209,7 @@ pub(crate) extern "C" fn ibv_rereg_mr(
     length: usize,
     rights: c_int,
 ) -> c_int {
-    number(|| {
+    number_of(About::on(mr), || {
         let region = live::<Mr>(mr)?;
         let wants = |flag: c_int| flags & flag != 0;
         let known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0;
@@ -243,7 +245,7 @@ pub(crate) extern "C" fn ibv_rereg_mr(
 
 /// A region that reads as zeros and keeps nothing.
 pub(crate) extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         let keys = context.hca().alloc_null_mr(domain.handle())?;
@@ -263,7 +265,7 @@ pub(crate) extern "C" fn advise_mr(
     sg_list: Array<'_, ibv_sge>,
     num_sge: u32,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let advice = Advice::from_verbs(advice)?;
         if flags & !ADVISE_FLUSH != 0 || num_sge == 0 {
@@ -275,7 +277,7 @@ pub(crate) extern "C" fn advise_mr(
 }
 
 pub(crate) extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         require("memory windows", |profile| profile.capabilities.has_memory_windows())?;

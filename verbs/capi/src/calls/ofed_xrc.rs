@@ -16,8 +16,9 @@ use crate::ground::abi::{
 };
 use crate::ground::arguments::{In, InOut, Out};
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::About;
 use crate::ground::handles::live;
-use crate::ground::outcome::{pointer, status};
+use crate::ground::outcome::{pointer_about, status, status_of};
 use crate::ground::zeroed::zeroed;
 use crate::objects::events::EventSource;
 use crate::objects::xrc_domain::Xrcd;
@@ -63,7 +64,7 @@ pub(crate) extern "C" fn ibv_modify_xrc_rcv_qp(
     attr: In<'_, ibv_qp_attr>,
     attr_mask: c_int,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
         let attributes = read_attributes(attr, mask)?;
@@ -80,7 +81,7 @@ pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
     attr_mask: c_int,
     init_attr: Out<'_, ofed_qp_init_attr>,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (attr, init_attr) = (attr.place()?, init_attr.place()?);
         let number = number_of(xrc_qp_num)?;
@@ -97,7 +98,7 @@ pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
 
 /// Registering twice is the same as once.
 pub(crate) extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
-    status(|| {
+    status_of(About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
@@ -114,7 +115,7 @@ pub(crate) extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_nu
 
 /// The last one destroys the queue pair.
 pub(crate) extern "C" fn ibv_unreg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
-    status(|| {
+    status_of(About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
@@ -133,7 +134,7 @@ pub(crate) extern "C" fn ibv_create_xrc_srq(
     xrc_cq: *mut ibv_cq,
     srq_init_attr: InOut<'_, ibv_srq_init_attr>,
 ) -> *mut ibv_srq {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let init = srq_init_attr.get()?;
         shared_receive_queue::create(pd, init.srq_context, &mut init.attr, Some((xrc_domain, xrc_cq)))
     })

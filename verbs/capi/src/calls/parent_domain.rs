@@ -10,7 +10,7 @@ use crate::ground::arguments::In;
 use crate::ground::errno::INVALID;
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, live_or_none, take_back};
-use crate::ground::outcome::{pointer, status_of};
+use crate::ground::outcome::{pointer_about, status_of};
 use crate::ground::refusal::check_mask;
 use crate::objects::context::Context;
 use crate::objects::protection_domain::Pd;
@@ -18,7 +18,7 @@ use crate::objects::thread_domain::Td;
 
 /// `init_attr` begins with its mask, of which no bit has a meaning.
 pub(crate) extern "C" fn alloc_td(context: *mut ibv_context, init_attr: In<'_, u32>) -> *mut ibv_td {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         Context::of(context)?;
         check_mask("ibv_alloc_td", *init_attr.get()?, 0)?;
         Ok(hand_out(Td::new(context)))
@@ -43,7 +43,7 @@ pub(crate) extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attributes: In<'_, ibv_parent_domain_init_attr>,
 ) -> *mut ibv_pd {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         Context::of(context)?;
         let attributes = attributes.get()?;
         let (domain, thread) = (live::<Pd>(attributes.pd)?, live_or_none::<Td>(attributes.td)?);

@@ -5,13 +5,13 @@ use std::ffi::c_int;
 use crate::ground::abi::{ibv_context, ibv_pd};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status_of};
+use crate::ground::outcome::{pointer_about, status_of};
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
 use crate::objects::protection_domain::Pd;
 
 pub(crate) extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let open = Context::of(context)?;
         let handle = open.hca().alloc_pd()?;
         open.own(Owned::ProtectionDomain(handle.pack()));

@@ -14,7 +14,8 @@ use crate::ground::abi::{
 };
 use crate::ground::arguments::{In, InOut, Out, OutArray};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{number, status};
+use crate::ground::gate::About;
+use crate::ground::outcome::{number_of, status_of};
 use crate::ground::zeroed::zeroed;
 use crate::objects::context::Context;
 use crate::objects::local_identifier;
@@ -76,7 +77,7 @@ pub(crate) extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     device_attr: Out<'_, ibv_device_attr>,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(context), || {
         let place = device_attr.place()?;
         let context = Context::of(context)?;
         place.set(device_attributes(&context));
@@ -91,7 +92,7 @@ pub(crate) extern "C" fn query_device_ex(
     attr: Out<'_, ibv_device_attr_ex>,
     attr_size: usize,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(context), || {
         // The structure begins with its mask.
         let asks_more = input.optional().is_some_and(|comp_mask| *comp_mask != 0);
         let place = attr.place()?;
@@ -135,7 +136,7 @@ pub(crate) extern "C" fn query_port(
     port_attr: Out<'_, ibv_port_attr>,
     size: usize,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(context), || {
         let context = Context::of(context)?;
         let place = port_attr.place()?;
         let (port, now) = port_of(&context, port_num.into())?;
@@ -182,7 +183,7 @@ pub(crate) extern "C" fn ibv_query_port_speed(
     port_num: u32,
     port_speed: Out<'_, u64>,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(context), || {
         let context = Context::of(context)?;
         let (port, now) = port_of(&context, port_num)?;
         let place = port_speed.place()?;
@@ -199,7 +200,7 @@ pub(crate) extern "C" fn ibv_query_gid(
     index: c_int,
     gid: Out<'_, ibv_gid>,
 ) -> c_int {
-    number(|| {
+    number_of(About::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num.into())?;
         let place = gid.place()?;
@@ -219,16 +220,19 @@ const GID_TYPE_ROCE_V2: u32 = 2;
 const SYSFS_GID_TYPE_ROCE_V2: u32 = 1;
 
 fn gid_entry(context: &Context, port_num: u8, index: u32) -> Option<ibv_gid_entry> {
-    context.hca().gid(port_num, index).map(|entry| to_c(index, &entry))
+    context.hca().gid(port_num, index).map(|entry| to_c(context, index, &entry))
 }
 
-fn to_c(index: u32, entry: &GidEntry) -> ibv_gid_entry {
+fn to_c(context: &Context, index: u32, entry: &GidEntry) -> ibv_gid_entry {
+    // That of the interface which sysfs names.
+    let netdev = context.device().description().netdev.as_ref().map(|(_, index)| *index);
+    let netdev = netdev.filter(|_| entry.port_num == 1);
     ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index,
         port_num: entry.port_num.into(),
         gid_type: GID_TYPE_ROCE_V2,
-        ndev_ifindex: entry.interface_index,
+        ndev_ifindex: netdev.unwrap_or(entry.interface_index),
     }
 }
 
@@ -240,7 +244,7 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     entry_size: usize,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num)?;
         let place = entry.place()?;
@@ -262,14 +266,14 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
     entry_size: usize,
 ) -> isize {
     let mut count = 0_isize;
-    let failed = status(|| {
+    let failed = status_of(About::on(context), || {
         let context = Context::of(context)?;
         let mut places = entries.places(max_entries)?;
         if flags != 0 {
             return Err(INVALID);
         }
         let found: Vec<ibv_gid_entry> =
-            context.hca().gids().iter().map(|(index, entry)| to_c(*index, entry)).collect();
+            context.hca().gids().iter().map(|(index, entry)| to_c(&context, *index, entry)).collect();
         if found.len() > max_entries {
             return Err(INVALID);
         }
@@ -289,7 +293,7 @@ pub(crate) extern "C" fn ibv_query_gid_type(
     index: u32,
     gid_type: Out<'_, u32>,
 ) -> c_int {
-    number(|| {
+    number_of(About::on(context), || {
         check_port(&*Context::of(context)?, port_num.into())?;
         let place = gid_type.place()?;
         if index >= GidTable::LEN {
@@ -307,7 +311,7 @@ pub(crate) extern "C" fn ibv_query_pkey(
     index: c_int,
     pkey: Out<'_, u16>,
 ) -> c_int {
-    number(|| {
+    number_of(About::on(context), || {
         let context = Context::of(context)?;
         let (_, port) = port_of(&context, port_num.into())?;
         let found = port.pkeys.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
@@ -318,7 +322,7 @@ pub(crate) extern "C" fn ibv_query_pkey(
 
 /// Index of a P_Key in network order, or -1.
 pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num: u8, pkey: u16) -> c_int {
-    number(|| {
+    number_of(About::on(context), || {
         let context = Context::of(context)?;
         let (_, port) = port_of(&context, port_num.into())?;
         let index = port.pkeys.index_of(u16::from_be(pkey));
@@ -351,7 +355,7 @@ pub(crate) extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: InOut<'_, ibv_values_ex>,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(context), || {
         let (context, values) = (Context::of(context)?, values.get()?);
         if values.comp_mask & VALUES_RAW_CLOCK != 0 {
             values.raw_clock = [0, context.hca().clock().now_ns()];

@@ -19,8 +19,9 @@ use crate::ground::abi::{
 use crate::ground::arguments::InOut;
 use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
 use crate::ground::handles::{Room, find, hand_out_shared, live, live_or_none, take_back};
-use crate::ground::outcome::{pointer, status_of};
+use crate::ground::outcome::{pointer_about, status_of};
 use crate::ground::refusal::check_mask;
 use crate::ground::turn::Turn;
 use crate::ground::zeroed::zeroed;
@@ -179,7 +180,7 @@ fn tell_made(pointer: *mut ibv_qp, qp_type: QpType, attributes: &ibv_qp_init_att
         recv_cq: handle(attributes.recv_cq).filter(|_| has_own_receives),
         capacity: capacity_from(&attributes.cap),
     };
-    check::tell(|checker| checker.qp_made(&made));
+    check::tell_of(pointer.addr(), |checker| checker.qp_made(&made));
 }
 
 /// The domain of an OFED 1.x queue pair; NULL for any other type. Only OFED's structure has it: behind
@@ -210,7 +211,7 @@ pub(crate) extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     init_attr: InOut<'_, ibv_qp_init_attr>,
 ) -> *mut ibv_qp {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let given = *init_attr.get()?;
         let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
@@ -294,7 +295,7 @@ pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_qp_init_attr_ex>,
 ) -> *mut ibv_qp {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let attributes = init_attr.get()?;
         let mask = attributes.comp_mask;
         check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
@@ -344,7 +345,7 @@ pub(crate) extern "C" fn create_qp_ex(
 
 /// The extended queue pair, of those that were made with send operations; else NULL.
 pub(crate) extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    pointer(|| {
+    pointer_about(About::on(qp), || {
         let held = live::<Qp>(qp)?;
         if held.series().is_some() { Ok(qp.cast()) } else { Err(INVALID) }
     })

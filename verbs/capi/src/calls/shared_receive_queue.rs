@@ -14,7 +14,7 @@ use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::handles::{Room, hand_out_shared, live, take_back};
-use crate::ground::outcome::{pointer, status, status_of};
+use crate::ground::outcome::{pointer_about, status_of};
 use crate::ground::refusal::check_mask;
 use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::Owned;
@@ -67,7 +67,7 @@ pub(crate) fn create(
     }
     let hca = Arc::clone(context.hca());
     let pointer = hand_out_shared(&room.fill(Srq::new(c, hca, handle, events, domain.begin_use())));
-    check::tell(|checker| checker.srq_made(pointer.addr() as u64, handle.index));
+    check::tell_of(pointer.addr(), |checker| checker.srq_made(pointer.addr() as u64, handle.index));
     domain.tell_thread_of(pointer);
     Ok(pointer)
 }
@@ -76,7 +76,7 @@ pub(crate) extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     init_attr: InOut<'_, ibv_srq_init_attr>,
 ) -> *mut ibv_srq {
-    pointer(|| {
+    pointer_about(About::on(pd), || {
         let init = init_attr.get()?;
         create(pd, init.srq_context, &mut init.attr, None)
     })
@@ -98,7 +98,7 @@ pub(crate) extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_srq_init_attr_ex>,
 ) -> *mut ibv_srq {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         Context::of(context)?;
         let init = init_attr.get()?;
         let given = |bit: u32| init.comp_mask & bit != 0;
@@ -126,7 +126,8 @@ pub(crate) extern "C" fn ibv_modify_srq(
     attributes: In<'_, ibv_srq_attr>,
     mask: c_int,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(srq), || {
+        let address = srq.addr();
         let (srq, attributes) = (live::<Srq>(srq)?, attributes.get()?);
         if mask & !(CHANGE_MAX_WR | CHANGE_LIMIT) != 0 {
             return Err(INVALID);
@@ -137,14 +138,14 @@ pub(crate) extern "C" fn ibv_modify_srq(
         };
         srq.hca().modify_srq(srq.handle(), change)?;
         if change.limit.is_some_and(|limit| limit > 0) {
-            check::tell(|checker| checker.srq_limit_armed(srq.handle().index));
+            check::tell_of(address, |checker| checker.srq_limit_armed(srq.handle().index));
         }
         Ok(())
     })
 }
 
 pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ibv_srq_attr>) -> c_int {
-    status(|| {
+    status_of(About::on(srq), || {
         let srq = live::<Srq>(srq)?;
         let now = srq.hca().query_srq(srq.handle())?;
         let c = ibv_srq_attr { max_wr: now.max_wr, max_sge: now.max_sge, srq_limit: now.limit };
@@ -155,7 +156,7 @@ pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ib
 
 /// Number by which remote senders name an XRC SRQ.
 pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -> c_int {
-    status(|| {
+    status_of(About::on(srq), || {
         let srq = live::<Srq>(srq)?;
         let number = srq.hca().srq_number(srq.handle())?;
         srq_num.place()?.set(number);

@@ -8,8 +8,9 @@ use pumice_transport::types::{Access, SendFlags, SendOpcode, SendRequest, Window
 use crate::ground::abi::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp};
 use crate::ground::arguments::{In, Trusted};
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::About;
 use crate::ground::handles::{live, live_or_none};
-use crate::ground::outcome::status;
+use crate::ground::outcome::status_of;
 use crate::objects::memory_region::Mr;
 use crate::objects::memory_window::{Mw, show_not_posted, show_posted};
 use crate::objects::queue_pair::Qp;
@@ -57,7 +58,7 @@ pub(crate) extern "C" fn bind_mw(
     mw: *mut ibv_mw,
     mw_bind: In<'_, ibv_mw_bind>,
 ) -> c_int {
-    status(|| {
+    status_of(About::on(qp.as_ptr()), || {
         let (qp, window, bind) = (qp.held::<Qp>()?, live::<Mw>(mw)?, mw_bind.get()?);
         let info = &bind.bind_info;
         let region = live_or_none::<Mr>(info.mr)?;

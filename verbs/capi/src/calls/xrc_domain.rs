@@ -10,7 +10,7 @@ use crate::ground::descriptors;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer, status_of};
+use crate::ground::outcome::{pointer_about, status_of};
 use crate::ground::refusal::check_mask;
 use crate::ground::settings::require;
 use crate::objects::command_file::Owned;
@@ -46,7 +46,7 @@ pub(crate) extern "C" fn open_xrcd(
     context: *mut ibv_context,
     init_attr: In<'_, ibv_xrcd_init_attr>,
 ) -> *mut ibv_xrcd {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let attributes = init_attr.get()?;
         check_mask("ibv_open_xrcd", attributes.comp_mask, MASK)?;
         if attributes.comp_mask != MASK {
@@ -74,7 +74,7 @@ pub(crate) extern "C" fn ibv_open_xrc_domain(
     fd: c_int,
     oflag: c_int,
 ) -> *mut ibv_xrcd {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let domain = open(context, fd, oflag)?;
         note_ofed(domain);
         Ok(domain)

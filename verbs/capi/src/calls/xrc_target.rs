@@ -6,8 +6,9 @@ use super::queue_pair::open_target;
 use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_open_attr};
 use crate::ground::arguments::In;
 use crate::ground::errno::INVALID;
+use crate::ground::gate::About;
 use crate::ground::handles::live;
-use crate::ground::outcome::pointer;
+use crate::ground::outcome::pointer_about;
 use crate::ground::refusal::check_mask;
 use crate::objects::context::Context;
 use crate::objects::xrc_domain::Xrcd;
@@ -23,7 +24,7 @@ const MASK_KNOWN: u32 = (1 << 4) - 1;
 const XRC_RECV: u32 = 10;
 
 pub(crate) extern "C" fn open_qp(context: *mut ibv_context, attr: In<'_, ibv_qp_open_attr>) -> *mut ibv_qp {
-    pointer(|| {
+    pointer_about(About::on(context), || {
         let (open, attributes) = (Context::of(context)?, attr.get()?);
         let mask = attributes.comp_mask;
         let needed = MASK_NUMBER | MASK_XRCD | MASK_TYPE;

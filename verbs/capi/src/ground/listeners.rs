@@ -1,8 +1,10 @@
-//! Those who listen to the events of this process's device, for what happens at the entry of calls.
+//! Those who listen to the events of this process's devices, for what happens at the entry of calls.
 //!
-//! Calls are made before there is a device (`ibv_get_device_list`, `ibv_open_device`). What happens to them
-//! waits for the first device, whose listeners are told of it when it opens.
+//! Calls are made before a device is open (`ibv_get_device_list`, `ibv_open_device`). What happens to them
+//! waits for the device that they are about, or for the first one that is opened, whose listeners are told of
+//! it then.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pumice_device::event::{Event, Subscribers, Topics};
@@ -10,7 +12,7 @@ use pumice_device::faults::calls::{CallFate, CallFired, CallKey};
 
 use crate::ground::process::own_process;
 
-/// Events that wait for the first device; later ones are lost.
+/// Events that wait for a device; later ones are lost.
 const MOST_EARLY: usize = 64;
 
 /// An event of a call that was made before there was a device.
@@ -19,11 +21,14 @@ enum Early {
     Refused { call: String, ordinal: Option<u64>, errno: i32, why: String },
 }
 
-enum State {
-    /// There was no device yet in this process.
-    NotYet { process: u32, early: Vec<Early> },
-    /// The subscribers of this process's device; dangling while there is no device.
-    Of(Weak<Subscribers>),
+struct State {
+    /// The subscribers of each device that was opened, by its place among the devices; dangling once it is
+    /// closed.
+    devices: BTreeMap<usize, Weak<Subscribers>>,
+    /// What happened in this process to calls about devices that were not opened yet, and about none in
+    /// particular.
+    process: u32,
+    early: Vec<(Option<usize>, Early)>,
 }
 
 struct Listeners(Mutex<State>);
@@ -64,69 +69,83 @@ impl Early {
     }
 }
 
+impl State {
+    /// Those who listen to a device, or to the first one that is open: `Some(None)` if it is closed,
+    /// `None` if it is not open yet.
+    fn listeners_of(&self, device: Option<usize>) -> Option<Option<Arc<Subscribers>>> {
+        match device {
+            Some(device) => self.devices.get(&device).map(Weak::upgrade),
+            None if self.devices.is_empty() => None,
+            None => Some(self.devices.values().find_map(Weak::upgrade)),
+        }
+    }
+}
+
 impl Listeners {
     const fn new() -> Listeners {
-        Listeners(Mutex::new(State::NotYet { process: 0, early: Vec::new() }))
+        Listeners(Mutex::new(State { devices: BTreeMap::new(), process: 0, early: Vec::new() }))
     }
 
-    fn attach(&self, events: &Arc<Subscribers>) {
+    fn attach(&self, device: usize, events: &Arc<Subscribers>) {
         let has_any = events.listen(Topics::CALLS | Topics::FAULTS);
         let now = if has_any { Arc::downgrade(events) } else { Weak::new() };
-        let before = {
+        let early = {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *state, State::Of(now))
+            state.devices.insert(device, now);
+            let (own, others) = std::mem::take(&mut state.early)
+                .into_iter()
+                .partition::<Vec<_>, _>(|(of, _)| of.is_none_or(|of| of == device));
+            state.early = others;
+            if state.process == own_process() { own } else { Vec::new() }
         };
-        if let State::NotYet { process, early } = before
-            && process == own_process()
-        {
-            early.iter().for_each(|one| one.emit(events));
-        }
+        early.iter().for_each(|(_, one)| one.emit(events));
     }
 
     /// A lock that is held is not waited for: programs also make calls from signal handlers.
-    fn hear(&self, topics: Topics) -> bool {
-        match self.0.try_lock().ok().as_deref() {
-            Some(State::Of(events)) => events.upgrade().is_some_and(|events| events.listen(topics)),
-            Some(State::NotYet { .. }) => true,
-            None => false,
+    fn hear(&self, device: Option<usize>, topics: Topics) -> bool {
+        let Ok(state) = self.0.try_lock() else { return false };
+        match state.listeners_of(device) {
+            Some(events) => events.is_some_and(|events| events.listen(topics)),
+            None => true,
         }
     }
 
-    fn emit(&self, event: &Event<'_>) {
+    fn emit(&self, device: Option<usize>, event: &Event<'_>) {
         let Ok(mut state) = self.0.try_lock() else { return };
-        let events = match &mut *state {
-            State::Of(events) => events.upgrade(),
-            State::NotYet { process, early } => {
-                if *process != own_process() {
-                    // What a fork's parent did is not the fork's.
-                    (*process, *early) = (own_process(), Vec::new());
-                }
-                if early.len() < MOST_EARLY {
-                    early.extend(Early::of(event));
-                }
-                None
+        let events = state.listeners_of(device);
+        if events.is_none() {
+            if state.process != own_process() {
+                // What a fork's parent did is not the fork's.
+                (state.process, state.early) = (own_process(), Vec::new());
             }
-        };
+            if state.early.len() < MOST_EARLY
+                && let Some(early) = Early::of(event)
+            {
+                state.early.push((device, early));
+            }
+        }
         drop(state);
-        if let Some(events) = events {
+        if let Some(events) = events.flatten() {
             events.emit(event);
         }
     }
 }
 
-/// Calls are events of this device from now on, and those that were made before there was one.
-pub(crate) fn attach(events: &Arc<Subscribers>) {
-    LISTENERS.attach(events);
+/// Calls are events of this device from now on, and those that were made before it was opened. `device` is
+/// its place among the devices.
+pub(crate) fn attach(device: usize, events: &Arc<Subscribers>) {
+    LISTENERS.attach(device, events);
 }
 
-/// Whether these topics have a listener, or may have one when there is a device.
-pub(crate) fn hear(topics: Topics) -> bool {
-    LISTENERS.hear(topics)
+/// Whether these topics have a listener, or may have one when the device is opened.
+pub(crate) fn hear(device: Option<usize>, topics: Topics) -> bool {
+    LISTENERS.hear(device, topics)
 }
 
-/// Tells those who listen.
-pub(crate) fn emit(event: &Event<'_>) {
-    LISTENERS.emit(event);
+/// Tells those who listen to the device that a call is about. What is about none in particular is told to the
+/// first device that is open.
+pub(crate) fn emit(device: Option<usize>, event: &Event<'_>) {
+    LISTENERS.emit(device, event);
 }
 
 #[cfg(test)]
@@ -158,30 +177,61 @@ mod tests {
         let fate = CallFate { errno: Some(libc::ENOMEM), ..CallFate::default() };
         for _ in 0..MOST_EARLY {
             let fault = &CallFired { rule: "one", tag: "a", key, fate };
-            listeners.emit(&Event::CallFaultApplied { fault });
+            listeners.emit(None, &Event::CallFaultApplied { fault });
         }
-        assert!(listeners.hear(Topics::CALLS));
-        listeners.emit(&Event::CallRefused {
-            call: "ibv_open_device",
-            ordinal: Some(2),
-            errno: 12,
-            why: "no room",
-        });
+        assert!(listeners.hear(None, Topics::CALLS));
+        listeners.emit(
+            None,
+            &Event::CallRefused { call: "ibv_open_device", ordinal: Some(2), errno: 12, why: "no room" },
+        );
         let heard = Arc::default();
         let subscribers: Vec<Box<dyn Subscriber>> = vec![Box::new(Listener(Arc::clone(&heard)))];
         let events = Arc::new(Subscribers::new(subscribers, Clock::monotonic()));
-        listeners.attach(&events);
+        listeners.attach(0, &events);
         let told = std::mem::take(&mut *heard.lock().unwrap());
         assert_eq!(told.len(), MOST_EARLY, "a bounded number is kept");
         assert_eq!(told[0], "fault \"one\" fails ibv_open_device with ENOMEM (call 1 of this name)");
-        listeners.emit(&Event::CallRefused {
-            call: "ibv_open_device",
-            ordinal: Some(3),
-            errno: 12,
-            why: "later",
-        });
+        listeners.emit(
+            None,
+            &Event::CallRefused { call: "ibv_open_device", ordinal: Some(3), errno: 12, why: "later" },
+        );
         assert_eq!(*heard.lock().unwrap(), ["ibv_open_device Some(3)"]);
         drop(events);
-        assert!(!listeners.hear(Topics::CALLS));
+        assert!(!listeners.hear(None, Topics::CALLS));
+    }
+    #[test]
+    fn a_call_is_told_to_the_device_that_it_is_about() {
+        let listeners = Listeners::new();
+        let refused = |ordinal| Event::CallRefused {
+            call: "ibv_open_device",
+            ordinal: Some(ordinal),
+            errno: 12,
+            why: "no room",
+        };
+        listeners.emit(Some(1), &refused(1));
+        listeners.emit(None, &refused(2));
+        let open = |device| {
+            let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+            let subscribers: Vec<Box<dyn Subscriber>> = vec![Box::new(Listener(Arc::clone(&heard)))];
+            let events = Arc::new(Subscribers::new(subscribers, Clock::monotonic()));
+            listeners.attach(device, &events);
+            (events, heard)
+        };
+        let take = |heard: &Arc<Mutex<Vec<String>>>| std::mem::take(&mut *heard.lock().unwrap());
+        let (first, of_first) = open(0);
+        assert_eq!(take(&of_first), ["ibv_open_device Some(2)"], "what is about no device");
+        let (second, of_second) = open(1);
+        assert_eq!(take(&of_second), ["ibv_open_device Some(1)"]);
+        for (device, ordinal) in [(Some(0), 3), (Some(1), 4), (None, 5)] {
+            listeners.emit(device, &refused(ordinal));
+        }
+        assert_eq!(take(&of_first), ["ibv_open_device Some(3)", "ibv_open_device Some(5)"]);
+        assert_eq!(take(&of_second), ["ibv_open_device Some(4)"]);
+        drop(first);
+        listeners.emit(Some(0), &refused(6));
+        listeners.emit(None, &refused(7));
+        assert_eq!(take(&of_second), ["ibv_open_device Some(7)"]);
+        drop(second);
+        assert!(!listeners.hear(Some(1), Topics::CALLS) && listeners.hear(Some(2), Topics::CALLS));
     }
 }

@@ -31,7 +31,7 @@ fn passed<T, C: FnOnce() -> Result<T, Errno>>(
         Some(errno) => Err(errno),
     };
     if let Err(errno) = &outcome {
-        unlogged::tell::<C>(*errno);
+        unlogged::tell::<C>(*errno, about);
     }
     let end = || match &outcome {
         Ok(found) if is_idle(found) => End::Idle,
@@ -121,8 +121,8 @@ pub(crate) mod data_path {
 
 /// For attempts of calls that wait and return a number, or -1 and errno: [`TRY_AGAIN`] if the attempt ended
 /// with its slice.
-pub(crate) fn attempt<T: From<i8>>(call: impl FnOnce() -> Result<T, Errno>) -> T {
-    contained(About::NOTHING, call).unwrap_or_else(|errno| {
+pub(crate) fn attempt<T: From<i8>>(about: About, call: impl FnOnce() -> Result<T, Errno>) -> T {
+    contained(about, call).unwrap_or_else(|errno| {
         if errno == RESTART {
             return T::from(TRY_AGAIN);
         }
@@ -154,7 +154,12 @@ pub(crate) fn status_of(about: About, call: impl FnOnce() -> Result<(), Errno>) 
 
 /// For calls that return a pointer, or NULL and errno.
 pub(crate) fn pointer<T>(call: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
-    contained(About::NOTHING, call).unwrap_or_else(|Errno(errno)| {
+    pointer_about(About::NOTHING, call)
+}
+
+/// As [`pointer`], about an object.
+pub(crate) fn pointer_about<T>(about: About, call: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
+    contained(about, call).unwrap_or_else(|Errno(errno)| {
         set_errno(errno);
         std::ptr::null_mut()
     })

@@ -6,14 +6,14 @@ use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
-use crate::ground::gate::{call_of, current};
+use crate::ground::gate::{About, call_of, current};
 use crate::ground::listeners;
 use crate::ground::log::{log_at, logs, take_logged};
 
 /// A call ends with an errno. `C` is the closure that it runs: its name has that of the call.
 #[cold]
-pub(crate) fn tell<C>(errno: Errno) {
-    emit::<C>(errno);
+pub(crate) fn tell<C>(errno: Errno, about: About) {
+    emit::<C>(errno, about);
     if take_logged() || is_answer(errno) || !logs(Log::Warn) {
         return;
     }
@@ -23,17 +23,18 @@ pub(crate) fn tell<C>(errno: Errno) {
 }
 
 /// Tells those who listen to the device of a call that was refused.
-fn emit<C>(errno: Errno) {
+fn emit<C>(errno: Errno, about: About) {
     if is_answer(errno) {
         return;
     }
-    if listeners::hear(Topics::CALLS)
+    let device = about.device();
+    if listeners::hear(device, Topics::CALLS)
         && let Some(call) = call_of(std::any::type_name::<C>())
     {
         let Errno(number) = errno;
         let ordinal = current().filter(|made| made.call == call).map(|made| made.ordinal);
         let why = meaning(errno);
-        listeners::emit(&Event::CallRefused { call: &call, ordinal, errno: number, why: &why });
+        listeners::emit(device, &Event::CallRefused { call: &call, ordinal, errno: number, why: &why });
     }
 }
 

@@ -63,7 +63,7 @@ impl Adapter {
         };
         let loss = LossWatch::new(device.index());
         config.subscribers.push(Box::new(loss.clone()));
-        let listening = with_signals_blocked(check::subscriber).into_iter();
+        let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
         config.subscribers.extend(listening.chain(record::subscriber(settings)));
         // An address that comes later can be used if the socket has its IP version.
         let any_version = address.is_ipv6();
@@ -87,6 +87,7 @@ impl Adapter {
             call_rules: Some(Arc::new(gate::ProcessCalls)),
             fault_log: fault_log(),
             fault_report: capture::report(settings),
+            names_device: devices()?.len() > 1,
             asks_about_calls: false,
             tag: Some(tag),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
@@ -110,7 +111,7 @@ impl Adapter {
         }
         let hca = Arc::new(opened.hca);
         loss.opened(&hca);
-        listeners::attach(hca.events());
+        listeners::attach(device.index(), hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca, device.index()))?;
         let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
         static FAREWELL: Once = Once::new();

@@ -120,7 +120,9 @@ impl Cq {
             _domain_use: domain_use,
         }));
         let (address, channel) = (pointer.addr() as u64, channel.addr() as u64);
-        check::tell(|checker| checker.cq_made(&CqMade { address, handle, depth, channel }));
+        check::tell_of(pointer.addr(), |checker| {
+            checker.cq_made(&CqMade { address, handle, depth, channel });
+        });
         Ok(pointer)
     }
 

@@ -10,6 +10,7 @@ use pumice_device::system::interface::interfaces;
 use super::gid_entries::gid_entries_among;
 use crate::ground::abi::ibv_device;
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::gate::{About, name_devices};
 use crate::ground::handles::Held;
 use crate::ground::settings::{profile, settings};
 use crate::ground::zeroed::zeroed;
@@ -136,7 +137,11 @@ fn describe() -> Result<Vec<Device>, Errno> {
         let guid = description.guid(is_only, &found, &gids);
         Device::new(index, guid, description)
     });
-    Ok(each.collect())
+    let all: Vec<Device> = each.collect();
+    if !is_only {
+        name_devices(all.iter().map(|device| device.name().to_owned()).collect());
+    }
+    Ok(all)
 }
 
 /// Whether there is one device, which has all addresses of the host.
@@ -150,6 +155,13 @@ pub(crate) fn device_has_all_addresses() -> bool {
 /// Those of [`devices`].
 pub(crate) fn device_at(index: usize) -> Result<&'static Device, Errno> {
     devices()?.get(index).ok_or(INVALID)
+}
+
+/// For the gate: a call is about the device of a program's pointer.
+pub(crate) fn about(pointer: *mut ibv_device) -> About {
+    let all = devices().unwrap_or_default();
+    let found = all.iter().find(|device| device.as_ptr() == pointer);
+    found.map_or(About::NOTHING, |device| About::device_at(device.index()))
 }
 
 /// The device of a program's pointer.

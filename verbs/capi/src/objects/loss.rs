@@ -53,7 +53,7 @@ struct Watched {
 impl LossWatch {
     /// Of the device with this place among the devices, which is being opened.
     pub(crate) fn new(index: usize) -> LossWatch {
-        LossWatch(Arc::new(Watched { index, life: Arc::default(), opened: OnceLock::new() }))
+        LossWatch(Arc::new(Watched { index, life: Arc::new(Life::of(index)), opened: OnceLock::new() }))
     }
 
     /// The device is open.

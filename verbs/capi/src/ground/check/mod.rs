@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 use pumice_device::check::CheckSubscriber;
 use pumice_device::event::Subscriber;
 
-use state::checker;
-pub(crate) use state::{is_on, tell};
+use state::{checker, of_device};
+pub(crate) use state::{is_on, tell, tell_of};
 pub(crate) use threads::for_one_thread;
 pub(crate) use waits::begins;
 
@@ -45,9 +45,9 @@ pub(crate) fn leaves(call: &'static str, address: usize) {
     waits::ends(call);
 }
 
-/// What listens to the events of this process's device, if programs are checked. From now on what is found is
-/// written.
-pub(crate) fn subscriber() -> Option<Box<dyn Subscriber>> {
+/// What listens to the events of the device with this place among the devices, if programs are checked. From
+/// now on what is found is written.
+pub(crate) fn subscriber(device: usize) -> Option<Box<dyn Subscriber>> {
     if !is_on() {
         return None;
     }
@@ -55,7 +55,7 @@ pub(crate) fn subscriber() -> Option<Box<dyn Subscriber>> {
     freed::watch();
     exit::watch();
     writer::start();
-    Some(Box::new(CheckSubscriber(Arc::clone(checker()))))
+    Some(Box::new(CheckSubscriber { checker: Arc::clone(checker()), device: of_device(Some(device)) }))
 }
 
 /// Before a call that blocks until the events of an object are acknowledged: if they are not after a second,

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use pumice_device::check::{Checker, holding};
+use pumice_device::check::{Checker, OfDevice, holding};
 use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped, read_registered};
 
 use super::{stack, waits};
 use crate::ground::environment;
+use crate::ground::gate::{device_at, name_of};
 use crate::ground::process::own_process;
 
 const UNKNOWN: u8 = 0;
@@ -59,6 +60,22 @@ pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
 
 pub(super) fn lock() -> MutexGuard<'static, Checker> {
     checker().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The device with this place among the devices, for the checker.
+pub(super) fn of_device(index: Option<usize>) -> OfDevice {
+    let Some(index) = index else { return OfDevice::default() };
+    // There are 16 at most.
+    OfDevice { index: u8::try_from(index).unwrap_or_default(), name: name_of(index) }
+}
+
+/// As [`tell`], about the object at this address, which says which device it is about.
+pub(crate) fn tell_of(address: usize, say: impl FnOnce(&mut Checker)) {
+    if is_on() {
+        // Before the checker is locked.
+        let device = of_device(device_at(address));
+        tell(|checker| say(checker.on(device)));
+    }
 }
 
 /// Tells the checker, if there is one. It must not call the device.

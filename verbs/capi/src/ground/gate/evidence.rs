@@ -49,17 +49,19 @@ impl Evidence {
     pub(super) fn begin(pattern: &Path, faults: &CallFaults) -> io::Result<Evidence> {
         let mut evidence = Evidence(fault_report(pattern)?);
         let rules = faults.first_names().map(str::to_owned).collect();
-        evidence.write(&ReportLine::Begin { process: faults.tag().to_owned(), seed: faults.seed(), rules });
+        let (process, seed) = (faults.tag().to_owned(), faults.seed());
+        evidence.write(&ReportLine::Begin { process, seed, rules, device: None });
         Ok(evidence)
     }
 
-    pub(super) fn fired(&mut self, fired: &CallFired<'_>) {
-        self.write(&ReportLine::of_call(fired));
+    /// `device`: that of the call, if the process has several.
+    pub(super) fn fired(&mut self, fired: &CallFired<'_>, device: Option<&str>) {
+        self.write(&ReportLine::of_call(fired).on(device));
     }
 
     pub(super) fn end(&mut self, faults: &CallFaults) {
         let never = faults.unfired().map(str::to_owned).collect();
-        self.write(&ReportLine::End { process: faults.tag().to_owned(), never });
+        self.write(&ReportLine::End { process: faults.tag().to_owned(), never, device: None });
     }
 
     fn write(&mut self, line: &ReportLine) {

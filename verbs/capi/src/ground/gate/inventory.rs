@@ -57,7 +57,7 @@ pub(crate) fn handed_out(address: usize, kind: &'static str) {
     if made.call.starts_with("rdma_") && !OF_IDENTIFIERS.contains(&kind) {
         return;
     }
-    check::tell(|checker| checker.object_made(address as u64, kind, made.call));
+    check::tell_of(address, |checker| checker.object_made(address as u64, kind, made.call));
     let Some(mut inventory) = lock() else { return };
     let object = Object { kind, call: made.call, ordinal: made.ordinal, is_excused: false };
     inventory.held.insert(address, object);

@@ -10,8 +10,11 @@ use crate::ground::errno::Errno;
 use crate::ground::register::context_at;
 
 /// Whether an opened device is lost. It stays so.
-#[derive(Default)]
-pub(crate) struct Life(AtomicU8);
+pub(crate) struct Life {
+    lost: AtomicU8,
+    /// Its place among the devices.
+    device: usize,
+}
 
 /// How a device was lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,15 +27,20 @@ pub(crate) enum Loss {
 }
 
 impl Life {
+    /// Of the device with this place among the devices.
+    pub(crate) const fn of(device: usize) -> Life {
+        Life { lost: AtomicU8::new(0), device }
+    }
+
     /// The device is lost from now on.
     pub(crate) fn end(&self, loss: Loss) {
-        self.0.store(loss as u8, Ordering::SeqCst);
+        self.lost.store(loss as u8, Ordering::SeqCst);
         watch::lose_device();
     }
 
     /// How it was lost, if it was.
     pub(crate) fn loss(&self) -> Option<Loss> {
-        match self.0.load(Ordering::SeqCst) {
+        match self.lost.load(Ordering::SeqCst) {
             0 => None,
             1 => Some(Loss::Failed),
             _ => Some(Loss::Removed),
@@ -55,6 +63,12 @@ pub(crate) fn context_opened(address: usize, life: &Arc<Life>) {
 /// A context was closed.
 pub(crate) fn context_closed(address: usize) {
     contexts().remove(&address);
+}
+
+/// The place among the devices of the device of a context, or of what is in one, by its address.
+pub(in crate::ground) fn device_at(address: usize) -> Option<usize> {
+    let own = context_at(address).unwrap_or(address);
+    contexts().get(&own).map(|life| life.device)
 }
 
 /// Whether a call on the object at this address fails because its device is lost. If it is not known which

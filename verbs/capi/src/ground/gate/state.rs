@@ -1,5 +1,6 @@
 //! Counting calls, and asking the rules about them.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ use super::current::Made;
 use super::evidence::Evidence;
 use super::inventory;
 use super::names::{Name, Names};
+use super::names_of_devices::name_of;
 use super::report::Report;
 use super::watch::{Watch, look_at};
 use crate::ground::check;
@@ -200,16 +202,20 @@ impl State {
         let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
         let (mut fate, mut is_met) = (CallFate::default(), false);
         if self.faults.is_active() {
+            let device = OnceCell::new();
+            let device = || *device.get_or_init(|| about.device());
             let (report, evidence) = (&mut self.report, &mut self.evidence);
             fate = self.faults.decide(&CallKey { call, ordinal, qp }, &mut |fired| {
                 is_met = true;
-                told.push(fired.sentence());
-                listeners::emit(&Event::CallFaultApplied { fault: fired });
+                let device = device();
+                let named = device.and_then(name_of);
+                told.push(named.map_or(String::new(), |name| format!("{name}: ")) + &fired.sentence());
+                listeners::emit(device, &Event::CallFaultApplied { fault: fired });
                 if let Some(report) = report {
                     report.fired(fired);
                 }
                 if let Some(evidence) = evidence {
-                    evidence.fired(fired);
+                    evidence.fired(fired, named);
                 }
             });
         }

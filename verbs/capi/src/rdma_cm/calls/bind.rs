@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pumice_transport::cm::BacklogOverflow;
 
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::ground::outcome::number_of;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::id::binding::{bind, reserve};
 use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
@@ -18,7 +18,7 @@ use crate::rdma_cm::id::shared::shared_at;
 const BACKLOG: usize = 1024;
 
 pub(crate) extern "C" fn rdma_bind_addr(id: IdPointer, addr: AddressPointer) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, address) = (id.id()?, addr.parse()?);
         let mut state = own.state();
         state.by_gid = addr.is_gid();
@@ -28,7 +28,7 @@ pub(crate) extern "C" fn rdma_bind_addr(id: IdPointer, addr: AddressPointer) -> 
 }
 
 pub(crate) extern "C" fn rdma_listen(id: IdPointer, backlog: c_int) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         listen(&id.id()?, backlog)?;
         Ok(0)
     })

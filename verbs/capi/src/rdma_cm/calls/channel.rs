@@ -6,6 +6,7 @@ use std::mem::{self, MaybeUninit};
 use crate::ground::abi::{rdma_cm_event, rdma_event_channel};
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::INVALID;
+use crate::ground::gate::About;
 use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, value};
 use crate::rdma_cm::events::fetch::next_event;
 use crate::rdma_cm::id::identifier::{Channel, ChannelPointer};
@@ -39,7 +40,7 @@ pub(crate) extern "C-unwind" fn rdma_get_cm_event(
     mut event: Option<&mut MaybeUninit<*mut rdma_cm_event>>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        attempt(About::NOTHING, || {
             let event = event.as_deref_mut().ok_or(INVALID)?;
             let channel = channel.channel().ok_or(INVALID)?;
             event.write(next_event(&channel)?.hand_out());

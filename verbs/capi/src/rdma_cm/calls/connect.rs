@@ -15,7 +15,7 @@ use pumice_transport::wire::Qpn;
 
 use crate::ground::abi::rdma_conn_param;
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::ground::outcome::number_of;
 use crate::ground::plain::bytes;
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::constants::{AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, QPT_UC, QPT_XRC_SEND};
@@ -132,7 +132,7 @@ fn depth(hca: &Hca, wanted: u8, otherwise: u8) -> Result<u8, Errno> {
 }
 
 pub(crate) extern "C" fn rdma_connect(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number(|| connect(&id.id()?, Parameters::given(conn_param)))
+    number_of(id.on(), || connect(&id.id()?, Parameters::given(conn_param)))
 }
 
 /// Sends a request to the peer; waits for the answer if the identifier is synchronous.
@@ -210,7 +210,7 @@ fn send_request(
 }
 
 pub(crate) extern "C" fn rdma_accept(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number(|| accept(&id.id()?, Parameters::given(conn_param)))
+    number_of(id.on(), || accept(&id.id()?, Parameters::given(conn_param)))
 }
 
 /// Answers a request; waits until the connection is there if the identifier is synchronous.
@@ -287,7 +287,7 @@ pub(crate) extern "C" fn rdma_reject(
     private_data_len: u8,
 ) -> c_int {
     let private_data = PrivateData::given(private_data, private_data_len);
-    number(|| reject(&*id.id()?, private_data, RejectReason::CONSUMER))
+    number_of(id.on(), || reject(&*id.id()?, private_data, RejectReason::CONSUMER))
 }
 
 /// Rejects because of the vendors' options.
@@ -299,7 +299,7 @@ pub(crate) extern "C" fn rdma_reject_ece(
     /// "Vendor option is not supported."
     const OPTION_NOT_SUPPORTED: RejectReason = RejectReason(35);
     let private_data = PrivateData::given(private_data, private_data_len);
-    number(|| reject(&*id.id()?, private_data, OPTION_NOT_SUPPORTED))
+    number_of(id.on(), || reject(&*id.id()?, private_data, OPTION_NOT_SUPPORTED))
 }
 
 /// Rejects a request without private data.
@@ -327,7 +327,7 @@ fn reject(own: &Id, private_data: PrivateData<'_>, reason: RejectReason) -> Resu
 
 /// The program has brought its own queue pair to RTS.
 pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let own = id.id()?;
         if !own.c.qp().is_null() {
             return Err(INVALID.because(|| "only for queue pairs that are not the identifier's".to_owned()));
@@ -341,7 +341,7 @@ pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
 
 /// An asynchronous event of the queue pair, from the program that received it.
 pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let own = id.id()?;
         let connection = own.state().connection;
         if let (EVENT_COMMUNICATION_ESTABLISHED, Some(connection)) = (event, connection) {
@@ -352,7 +352,7 @@ pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
 }
 
 pub(crate) extern "C" fn rdma_disconnect(id: IdPointer) -> c_int {
-    number(|| disconnect(&*id.id()?))
+    number_of(id.on(), || disconnect(&*id.id()?))
 }
 
 /// Takes the queue pair to ERR and tells the peer; waits until that is done if the identifier is synchronous.

@@ -98,7 +98,7 @@ pub(crate) extern "C-unwind" fn rdma_get_request(
     mut id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        attempt(listen.on(), || {
             let own = listen.id()?;
             if id.is_none() || !own.state().synchronous {
                 return Err(

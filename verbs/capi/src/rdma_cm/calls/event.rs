@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use crate::ground::abi::rdma_cm_event;
 use crate::ground::errno::INVALID;
-use crate::ground::outcome::number;
+use crate::ground::outcome::{number, number_of};
 use crate::rdma_cm::constants::USER;
 use crate::rdma_cm::events::event::{acknowledge, name};
 use crate::rdma_cm::id::channel::EventParameters;
@@ -23,7 +23,7 @@ pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
 
 /// Wakes the threads that wait at the identifier's channel: RDMA_CM_EVENT_USER with this status and number.
 pub(crate) extern "C" fn rdma_write_cm_event(id: IdPointer, event: u32, status: c_int, arg: u64) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let id = id.id()?;
         if event != USER {
             return Err(INVALID.because(|| "programs write RDMA_CM_EVENT_USER only".to_owned()));

@@ -72,7 +72,7 @@ pub(crate) fn destroy(id: &Arc<Id>) -> Result<(), Errno> {
 
 /// Moves an identifier and its waiting events to another channel; without one it becomes synchronous.
 pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, given) = (id.id()?, channel.channel());
         let synchronous = given.is_none();
         let channel = given.map_or_else(Channel::new, Ok)?;

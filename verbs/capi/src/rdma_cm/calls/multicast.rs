@@ -10,7 +10,7 @@ use pumice_transport::types::Gid;
 
 use crate::ground::abi::{ibv_ah_attr, rdma_cm_join_mc_attr_ex, rdma_ud_param};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::ground::outcome::number_of;
 use crate::ground::plain::PassedOn;
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::address::local;
@@ -42,7 +42,7 @@ pub(crate) extern "C" fn rdma_join_multicast(
     addr: AddressPointer,
     context: *mut c_void,
 ) -> c_int {
-    number(|| join(&id.id()?, addr, FULL_MEMBER, context))
+    number_of(id.on(), || join(&id.id()?, addr, FULL_MEMBER, context))
 }
 
 /// Joins, perhaps to send only.
@@ -51,7 +51,7 @@ pub(crate) extern "C" fn rdma_join_multicast_ex(
     mc_join_attr: Option<&rdma_cm_join_mc_attr_ex>,
     context: *mut c_void,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, wanted) = (id.id()?, mc_join_attr.ok_or(INVALID)?);
         if wanted.comp_mask >= MASK_END {
             return Err(Errno(libc::ENOTSUP));
@@ -114,7 +114,7 @@ fn vector(own: &Id, state: &State, group: Gid) -> Result<ibv_ah_attr, Errno> {
 }
 
 pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointer) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, address) = (id.id()?, addr.bytes().map_err(|_| INVALID)?);
         let mut state = own.state();
         let index = state.memberships.iter().position(|member| member.address == address);

@@ -9,7 +9,7 @@ use super::path_option;
 use crate::ground::abi::ibv_ece;
 use crate::ground::arguments::Bytes;
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::ground::outcome::number_of;
 use crate::ground::plain::Plain as _;
 use crate::rdma_cm::constants::{ACK_TIMEOUT, LEVEL_ID, ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
 use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
@@ -21,7 +21,7 @@ pub(crate) extern "C" fn rdma_set_option(
     optval: Bytes<'_>,
     optlen: usize,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let own = id.id()?;
         let given = optval.get(optlen).ok();
         match level {
@@ -69,7 +69,7 @@ pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), E
 
 /// What the peer is told of this side's options.
 pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
         if ece.comp_mask != 0 {
             return Err(INVALID);
@@ -81,7 +81,7 @@ pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>
 
 /// What the peer said of its options.
 pub(crate) extern "C" fn rdma_get_remote_ece(id: IdPointer, ece: Option<&mut MaybeUninit<ibv_ece>>) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
         let remote = own.state().remote_ece;
         ece.write(ibv_ece { vendor_id: remote.vendor_id, options: remote.options, comp_mask: 0 });

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use crate::ground::abi::{ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{number, value};
+use crate::ground::outcome::{number_of, value};
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::constants::{QPT_UD, QPT_XRC_RECV};
 use crate::rdma_cm::id::identifier::{Id, IdPointer};
@@ -23,7 +23,7 @@ pub(crate) extern "C" fn rdma_init_qp_attr(
     qp_attr: Option<&mut ibv_qp_attr>,
     qp_attr_mask: Option<&mut c_int>,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, attr, mask) = (id.id()?, qp_attr.ok_or(INVALID)?, qp_attr_mask.ok_or(INVALID)?);
         let (filled, needed) = attributes(&own, &own.state(), attr.qp_state)?;
         *attr = filled;
@@ -37,7 +37,7 @@ pub(crate) extern "C" fn rdma_create_qp(
     pd: *mut ibv_pd,
     qp_init_attr: Option<&mut ibv_qp_init_attr>,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         create(&*id.id()?, pd, qp_init_attr.ok_or(INVALID)?)?;
         Ok(0)
     })
@@ -74,7 +74,7 @@ pub(crate) extern "C" fn rdma_create_qp_ex(
     id: IdPointer,
     qp_init_attr: Option<&mut ibv_qp_init_attr_ex>,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         create_extended(&*id.id()?, qp_init_attr.ok_or(INVALID)?)?;
         Ok(0)
     })

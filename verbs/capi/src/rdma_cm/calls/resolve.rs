@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pumice_transport::cm::{CmPath, MadRoute};
 
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::ground::outcome::number_of;
 use crate::rdma_cm::address::local;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED, HOP_LIMIT, ROUTE_RESOLVED};
@@ -23,7 +23,7 @@ pub(crate) extern "C" fn rdma_resolve_addr(
     dst_addr: AddressPointer,
     _timeout_ms: c_int,
 ) -> c_int {
-    number(|| resolve_address(&id.id()?, src_addr, dst_addr))
+    number_of(id.on(), || resolve_address(&id.id()?, src_addr, dst_addr))
 }
 
 /// `rdma_resolve_addr`, with its event if the identifier is synchronous.
@@ -115,7 +115,7 @@ fn flow_label(source_port: u16, destination_port: u16) -> u32 {
 }
 
 pub(crate) extern "C" fn rdma_resolve_route(id: IdPointer, _timeout_ms: c_int) -> c_int {
-    number(|| resolve_route(&id.id()?))
+    number_of(id.on(), || resolve_route(&id.id()?))
 }
 
 /// `rdma_resolve_route`, with its event if the identifier is synchronous.

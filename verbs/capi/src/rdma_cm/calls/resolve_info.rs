@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::ground::abi::rdma_addrinfo;
 use crate::ground::arguments::Text;
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::number;
+use crate::ground::outcome::number_of;
 use crate::rdma_cm::address::lookup::{Answer, look_up};
 use crate::rdma_cm::constants::{ADDRINFO_ERROR, ADDRINFO_RESOLVED, RAI_SA};
 use crate::rdma_cm::events::fetch::complete;
@@ -22,7 +22,7 @@ pub(crate) extern "C" fn rdma_resolve_addrinfo(
     service: Text<'_>,
     hints: Option<&rdma_addrinfo>,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let own = id.id()?;
         if hints.is_some_and(|hints| hints.ai_flags & RAI_SA != 0) {
             return Err(Errno(libc::ENOTSUP).because(|| {
@@ -52,7 +52,7 @@ pub(crate) extern "C" fn rdma_query_addrinfo(
     id: IdPointer,
     info: Option<&mut MaybeUninit<*mut rdma_addrinfo>>,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let own = id.id()?;
         let info = info.ok_or(INVALID)?;
         let answer = own.state().address_info.take().ok_or(Errno(libc::ENOENT))?;

@@ -6,7 +6,7 @@ use std::ptr;
 
 use crate::ground::abi::{ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::outcome::{number, value};
+use crate::ground::outcome::{number_of, value};
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::constants::QPT_XRC_RECV;
 use crate::rdma_cm::id::identifier::{Id, IdPointer};
@@ -30,7 +30,7 @@ pub(crate) extern "C" fn rdma_create_srq(
     pd: *mut ibv_pd,
     attr: Option<&mut ibv_srq_init_attr>,
 ) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, given) = (id.id()?, attr.ok_or(INVALID)?);
         let mut all = ibv_srq_init_attr_ex {
             srq_context: given.srq_context,
@@ -48,7 +48,7 @@ pub(crate) extern "C" fn rdma_create_srq(
 
 /// As `rdma_create_srq`; a domain or a completion queue that is not named is the identifier's.
 pub(crate) extern "C" fn rdma_create_srq_ex(id: IdPointer, attr: Option<&mut ibv_srq_init_attr_ex>) -> c_int {
-    number(|| {
+    number_of(id.on(), || {
         let (own, given) = (id.id()?, attr.ok_or(INVALID)?);
         if given.comp_mask & MASK_TYPE == 0 {
             return Err(INVALID);

@@ -46,7 +46,19 @@ pub(crate) struct IdPointer(*mut rdma_cm_id);
 impl IdPointer {
     /// For the gate: a call is about this identifier.
     pub(crate) fn about(self) -> About {
-        About::of(self.0)
+        self.with_device(About::of(self.0))
+    }
+
+    /// For the gate: a call is about the device of this identifier.
+    pub(crate) fn on(self) -> About {
+        self.with_device(About::NOTHING)
+    }
+
+    fn with_device(self, about: About) -> About {
+        about.owned_by(self.0.cast_const().cast(), |pointer| {
+            let id = IdPointer(pointer.cast_mut().cast()).id();
+            id.map_or(0, |id| id.c.verbs().addr())
+        })
     }
 
     /// The identifier.
