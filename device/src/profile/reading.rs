@@ -9,11 +9,12 @@ use crate::ground::similar::suggestion;
 use crate::settings::{PROFILE, SettingError, Settings};
 
 /// The built-in profiles: name and text.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 6] = [
     ("default", include_str!("default.toml")),
     ("rxe", include_str!("rxe.toml")),
     ("connectx", include_str!("connectx.toml")),
     ("dgx-h100", include_str!("dgx-h100.toml")),
+    ("laptop", include_str!("laptop.toml")),
     ("two-port", include_str!("two-port.toml")),
 ];
 

@@ -4,6 +4,7 @@ mod async_event;
 pub(crate) mod calls;
 mod opening;
 pub(crate) mod options;
+mod profile;
 pub(crate) mod simulation;
 
 use std::hash::{BuildHasher, RandomState};

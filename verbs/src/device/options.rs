@@ -22,6 +22,7 @@ use pumice_transport::qp::Congestion;
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
+use super::profile::OfProfile;
 use crate::check::CheckOptions;
 use crate::ground::error::{Result, VerbsError};
 
@@ -50,6 +51,7 @@ pub struct DeviceOptions {
     buffer_bytes: Option<usize>,
     wire: Wire,
     link: Option<Link>,
+    pub(super) of_profile: Option<OfProfile>,
 }
 
 impl fmt::Debug for DeviceOptions {
@@ -219,8 +221,9 @@ impl DeviceOptions {
         let wildcard = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let address = if let [only] = *self.addresses { only } else { wildcard };
         let (exclusive, buffer_bytes, wire) = (self.exclusive, self.buffer_bytes, self.wire);
-        let network =
-            UdpNetwork { address, exclusive, buffer_bytes, wire, one_of_several: false, ports: Vec::new() };
+        let one_of_several = self.of_profile.as_ref().is_some_and(|own| own.is_one_of_several);
+        let ports = Vec::new();
+        let network = UdpNetwork { address, exclusive, buffer_bytes, wire, one_of_several, ports };
         let name = self.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned());
         let mut opening = self.into_opening(name, gids);
         opening.hca.subscribers.extend(subscriber);
@@ -231,13 +234,18 @@ impl DeviceOptions {
 
     /// What makes a device with these addresses.
     pub(crate) fn into_opening(self, name: String, gids: Vec<GidEntry>) -> Opening {
-        let config = HcaConfig {
+        let mut config = HcaConfig {
             limits: self.limits,
             active_mtu: self.active_mtu,
             congestion: self.congestion,
             log: self.log,
             ..HcaConfig::new(&name, gids)
         };
+        let mut names_device = false;
+        if let Some(own) = self.of_profile {
+            (config.pkeys, config.ca_guid) = (own.pkeys, own.guid);
+            names_device = own.is_one_of_several;
+        }
         let shuffle = self.shuffle.map(|seed| ShuffleOptions { seed, placement: Placement::Any });
         let opening = Opening {
             faults: self.faults,
@@ -245,6 +253,7 @@ impl DeviceOptions {
             asks_about_calls: true,
             fault_log: self.fault_log,
             fault_report: self.fault_report.map(report_source),
+            names_device,
             shuffle,
             link: self.link,
             trace: self.trace.map(|file| trace_source(file, self.trace_limit_bytes)),
@@ -322,7 +331,7 @@ fn gids_of(addresses: &[IpAddr]) -> Result<Vec<GidEntry>> {
         .collect()
 }
 
-fn list() -> Result<Vec<Interface>> {
+pub(super) fn list() -> Result<Vec<Interface>> {
     interfaces().map_err(|source: io::Error| VerbsError::Os { task: "list the network interfaces", source })
 }
 

@@ -1,0 +1,85 @@
+//! The devices that a profile describes, as options to open them with.
+
+use std::ffi::OsStr;
+
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::port::Link;
+use pumice_device::profile::DeviceDescription;
+use pumice_device::settings::{PROFILE, SettingError, Settings};
+
+use super::options::{DeviceOptions, list};
+use crate::ground::error::{Result, VerbsError};
+
+/// What a device has from a profile that no other option says.
+#[derive(Debug)]
+pub(super) struct OfProfile {
+    pub(super) pkeys: Vec<u16>,
+    pub(super) guid: u64,
+    /// The program has several devices.
+    pub(super) is_one_of_several: bool,
+}
+
+impl DeviceOptions {
+    /// Options for each device of a profile, in its order: a built-in one, such as "dgx-h100" or "laptop", or
+    /// a TOML file, as `pumice run --profile` takes it. Each has its name, address, limits, partition keys,
+    /// congestion control and link. A profile that lists no devices describes one.
+    ///
+    /// ```no_run
+    /// use pumice_verbs::{Device, DeviceOptions};
+    ///
+    /// let rails: Vec<Device> =
+    ///     DeviceOptions::of_profile("laptop")?.into_iter().map(Device::open).collect::<Result<_, _>>()?;
+    /// assert_eq!(rails.len(), 2);
+    /// # Ok::<(), pumice_verbs::VerbsError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`VerbsError::Invalid`]: there is no such profile, it says something that cannot be, or an address or
+    /// an interface is not of this machine. [`VerbsError::Os`]: the interfaces cannot be listed.
+    pub fn of_profile(profile: impl AsRef<OsStr>) -> Result<Vec<DeviceOptions>> {
+        let given = |name| (name == PROFILE).then(|| profile.as_ref().to_owned());
+        let settings = Settings::parse(given, false).map_err(refused)?;
+        let profile = settings.load_profile().map_err(refused)?;
+        let found = list()?;
+        let described = settings.device_descriptions(&profile, &found).map_err(refused)?;
+        let is_only = described.len() == 1;
+        let each = described.iter().map(|device| {
+            let gids = device.gid_entries(&found).map_err(refused)?;
+            let guid = u64::from_be_bytes(device.guid(is_only, &found, &gids));
+            Ok(options(device, guid, &gids, is_only))
+        });
+        each.collect()
+    }
+
+    /// The name that the device will have, if it was said.
+    pub fn chosen_name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+fn options(device: &DeviceDescription, guid: u64, gids: &[GidEntry], is_only: bool) -> DeviceOptions {
+    let profile = &device.profile;
+    let own = OfProfile { pkeys: profile.port.pkeys.clone(), guid, is_one_of_several: !is_only };
+    let mut options = DeviceOptions::new()
+        .name(&device.name)
+        .addresses(device.address)
+        .limits(profile.limits)
+        .congestion(profile.congestion.of_port(&profile.port));
+    if let Some(first) = gids.first() {
+        options = options.active_mtu(first.mtu);
+    }
+    if let Some(link) = Link::of(&device.link) {
+        options = options.link(link);
+    }
+    options.of_profile = Some(own);
+    options
+}
+
+fn refused(error: SettingError) -> VerbsError {
+    VerbsError::Invalid {
+        object: "device",
+        attribute: "profile",
+        problem: format!("is {}: {}", error.value, error.problem),
+        remedy: "name a built-in profile or a file that docs/devices.md describes",
+    }
+}
