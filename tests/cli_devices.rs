@@ -294,6 +294,7 @@ fn a_check_knows_the_objects_of_each_device() {
         serde_json::from_str(&fs::read_to_string(&report).expect("a report")).expect("JSON");
     let found = document["findings"].as_array().expect("findings are a list");
     assert!(!found.is_empty(), "{output:?}");
+    let is_of_a_device = |one: &Value| one["object"].as_str().is_some_and(|name| name.contains(" of pumice"));
     let is_of_second = |one: &Value| one["object"].as_str().is_some_and(|name| name.contains(" of pumice1"));
     assert!(found.iter().all(is_of_second), "{document}");
     let never = found.iter().find(|one| one["kind"] == "completions-never-polled").expect("it polls none");
@@ -302,7 +303,16 @@ fn a_check_knows_the_objects_of_each_device() {
     let words = ["check", "--devices", "2", "--addr", &own, "--"];
     let output = pumice(&folder, &words).arg(&fixed).output().expect("the program can be run");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success() && said.contains("nothing was found"), "{said}");
+    // It leaves objects, and does nothing else that is wrong.
+    let several = compile("several", &folder).expect("there is a compiler");
+    let own = addresses(3);
+    let words = ["check", "--devices", "3", "--addr", &own, "--check-report", file, "--"];
+    printed(&pumice(&folder, &words).arg(&several).output().expect("the program can be run"));
+    let document: Value =
+        serde_json::from_str(&fs::read_to_string(&report).expect("a report")).expect("JSON");
+    let found = document["findings"].as_array().expect("findings are a list");
+    assert!(found.iter().all(|one| one["kind"] == "objects-left" && is_of_a_device(one)), "{document}");
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 

@@ -173,6 +173,11 @@ int main(void)
         CHECK(!pthread_create(&threads[index], NULL, write_often, (void *)(uintptr_t)index));
     for (int index = 0; index < count; index++)
         CHECK(!pthread_join(threads[index], NULL));
+    // In turns, each end of a connection between two devices writes to the other one's memory.
+    for (int turn = 0; turn < WRITES; turn++) {
+        write_once(&sources[1], &targets[1]);
+        write_once(&targets[1], &sources[1]);
+    }
     // A key of one device means nothing to another one's queue pair.
     CHECK(!ibv_dereg_mr(sources[0].mr));
     CHECK(sources[0].mr = ibv_reg_mr(sources[0].pd, sources[0].bytes, BYTES, 0));

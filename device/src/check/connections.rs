@@ -52,7 +52,7 @@ pub struct ModifyFacts {
     pub active_mtu: Mtu,
     /// Whether the GID at `sgid_index` is an IPv4 address; `None` if there is none, or no address vector.
     pub source_is_ipv4: Option<bool>,
-    /// The destination is an address of this device.
+    /// The destination is an address of this device, or of another one of the program.
     pub peer_is_here: bool,
 }
 

@@ -83,3 +83,49 @@ fn refused(error: SettingError) -> VerbsError {
         remedy: "name a built-in profile or a file that docs/devices.md describes",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn the_devices_of_a_profile_are_opened_as_it_says() {
+        let own = std::process::id();
+        let address = |last: u8| format!("127.{}.{}.{last}", 90 + (own >> 8 & 0x1f), own & 0xff);
+        let text = format!(
+            "[port]\nmax_mtu = 1024\npkeys = [0xffff, 0x8001]\n[limits]\nmax_qp = 77\npkey_table_len = 2\n\
+             [[device]]\nname = \"rail_0\"\naddress = \"{}\"\n\
+             [[device]]\nname = \"rail_1\"\naddress = \"{}\"\nnode_guid = \"0c42:a103:0065:1a90\"\n",
+            address(1),
+            address(2)
+        );
+        let file = std::env::temp_dir().join(format!("pumice-rails-{own}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let rails = DeviceOptions::of_profile(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let names: Vec<_> = rails.iter().filter_map(DeviceOptions::chosen_name).collect();
+        assert_eq!(names, ["rail_0", "rail_1"]);
+        let rails: Vec<Device> = rails.into_iter().map(|one| Device::open(one).unwrap()).collect();
+        for (index, rail) in rails.iter().enumerate() {
+            assert_eq!(rail.name(), names_of(index));
+            let gids: Vec<String> = rail.gids().iter().map(|(_, entry)| entry.ip.to_string()).collect();
+            assert_eq!(gids, [address(index as u8 + 1)]);
+            assert_eq!((rail.limits().max_qp, rail.active_mtu().bytes()), (77, 1024));
+            assert_eq!(rail.hca().pkeys().pkey(1).unwrap(), 0x8001);
+        }
+    }
+
+    fn names_of(index: usize) -> &'static str {
+        ["rail_0", "rail_1"][index]
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused() {
+        assert_eq!(DeviceOptions::of_profile("dgx-h100").unwrap().len(), 8);
+        assert_eq!(DeviceOptions::of_profile("laptop").unwrap().len(), 2);
+        assert_eq!(DeviceOptions::of_profile("rxe").unwrap().len(), 1);
+        let error = DeviceOptions::of_profile("mlx5").unwrap_err().to_string();
+        assert!(error.contains("is mlx5: it is neither a built-in profile"), "{error}");
+    }
+}

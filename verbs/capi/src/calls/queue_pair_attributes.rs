@@ -14,6 +14,7 @@ use crate::ground::errno::Errno;
 use crate::ground::gate::current;
 use crate::ground::handles::live;
 use crate::ground::outcome::status_of;
+use crate::objects::device::is_of_device;
 use crate::objects::local_identifier;
 use crate::objects::queue_pair::Qp;
 
@@ -151,7 +152,8 @@ fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_don
         is_done,
         active_mtu: hca.active_mtu_of(vector.port_num),
         source_is_ipv4: source.map(|(_, entry)| entry.ip.is_ipv4()),
-        peer_is_here: gids.iter().any(|(_, entry)| Gid::from(entry.ip) == vector.dgid),
+        peer_is_here: gids.iter().any(|(_, entry)| Gid::from(entry.ip) == vector.dgid)
+            || (has_vector && is_of_device(vector.dgid)),
     };
     check::tell(|checker| checker.qp_modified(qp.number().value(), attributes, mask, &facts));
 }

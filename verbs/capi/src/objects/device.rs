@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use pumice_device::profile::{DeviceDescription, PortProfile, Profile};
 use pumice_device::system::interface::interfaces;
+use pumice_transport::types::Gid;
 
 use super::gid_entries::gid_entries_among;
 use crate::ground::abi::ibv_device;
@@ -147,6 +148,12 @@ fn describe() -> Result<Vec<Device>, Errno> {
 /// Whether there is one device, which has all addresses of the host.
 pub(crate) fn device_has_all_addresses() -> bool {
     devices().is_ok_and(|all| all.iter().all(|device| device.description().address.is_none()))
+}
+
+/// Whether a GID is the address of one of several devices.
+pub(crate) fn is_of_device(gid: Gid) -> bool {
+    let is_own = |device: &Device| device.description.address.is_some_and(|own| Gid::from(own) == gid);
+    devices().is_ok_and(|all| all.iter().any(is_own))
 }
 
 /// The device with a place among the devices.
