@@ -97,6 +97,12 @@ impl Checker {
         }
     }
 
+    /// What it is told from now on is about this device.
+    pub fn on(&mut self, device: OfDevice) -> &mut Checker {
+        self.own = device;
+        self
+    }
+
     /// What was found.
     pub fn findings(&mut self) -> &mut Findings {
         &mut self.findings

@@ -4,8 +4,6 @@
 //! checker keeps by handle it keeps by the device as well. Numbers of queue pairs need no device: each device
 //! of a process has numbers of its own.
 
-use super::checker::Checker;
-
 /// A device of the program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OfDevice {
@@ -30,13 +28,5 @@ impl OfDevice {
     /// What stands for a memory key of this device.
     pub(super) const fn key(self, key: u32) -> u64 {
         (self.index as u64) << 32 | key as u64
-    }
-}
-
-impl Checker {
-    /// What it is told from now on is about this device.
-    pub fn on(&mut self, device: OfDevice) -> &mut Checker {
-        self.own = device;
-        self
     }
 }

@@ -22,7 +22,6 @@ use pumice_transport::qp::Congestion;
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::Qpn;
 
-use super::profile::OfProfile;
 use crate::check::CheckOptions;
 use crate::ground::error::{Result, VerbsError};
 
@@ -52,6 +51,15 @@ pub struct DeviceOptions {
     wire: Wire,
     link: Option<Link>,
     pub(super) of_profile: Option<OfProfile>,
+}
+
+/// What a device has from a profile that no other option says.
+#[derive(Debug)]
+pub(super) struct OfProfile {
+    pub(super) pkeys: Vec<u16>,
+    pub(super) guid: u64,
+    /// The program has several devices.
+    pub(super) is_one_of_several: bool,
 }
 
 impl fmt::Debug for DeviceOptions {

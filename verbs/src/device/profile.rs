@@ -7,17 +7,8 @@ use pumice_device::port::Link;
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{PROFILE, SettingError, Settings};
 
-use super::options::{DeviceOptions, list};
+use super::options::{DeviceOptions, OfProfile, list};
 use crate::ground::error::{Result, VerbsError};
-
-/// What a device has from a profile that no other option says.
-#[derive(Debug)]
-pub(super) struct OfProfile {
-    pub(super) pkeys: Vec<u16>,
-    pub(super) guid: u64,
-    /// The program has several devices.
-    pub(super) is_one_of_several: bool,
-}
 
 impl DeviceOptions {
     /// Options for each device of a profile, in its order: a built-in one, such as "dgx-h100" or "laptop", or

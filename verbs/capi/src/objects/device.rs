@@ -11,8 +11,9 @@ use pumice_transport::types::Gid;
 use super::gid_entries::gid_entries_among;
 use crate::ground::abi::ibv_device;
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::{About, name_devices};
+use crate::ground::gate::About;
 use crate::ground::handles::Held;
+use crate::ground::own_devices::name_devices;
 use crate::ground::settings::{profile, settings};
 use crate::ground::zeroed::zeroed;
 

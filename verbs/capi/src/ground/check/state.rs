@@ -8,7 +8,7 @@ use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped, re
 
 use super::{stack, waits};
 use crate::ground::environment;
-use crate::ground::gate::{device_at, name_of};
+use crate::ground::own_devices::{device_at, name_of};
 use crate::ground::process::own_process;
 
 const UNKNOWN: u8 = 0;

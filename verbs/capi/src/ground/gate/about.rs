@@ -1,6 +1,6 @@
 //! What is known of calls before they enter.
 
-use super::life;
+use crate::ground::own_devices::device_at;
 
 /// What a call is about, for those who ask.
 #[derive(Clone, Copy)]
@@ -57,8 +57,8 @@ impl About {
     pub(crate) fn device(self) -> Option<usize> {
         match self.on {
             On::Nothing => None,
-            On::Object(address) => life::device_at(address),
-            On::Owner(pointer, context) => life::device_at(context(pointer)),
+            On::Object(address) => device_at(address),
+            On::Owner(pointer, context) => device_at(context(pointer)),
             On::Device(index) => Some(index),
         }
     }

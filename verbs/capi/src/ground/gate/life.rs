@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::current::current;
 use super::{names, watch};
 use crate::ground::errno::Errno;
+use crate::ground::own_devices;
 use crate::ground::register::context_at;
 
 /// Whether an opened device is lost. It stays so.
@@ -57,18 +58,14 @@ fn contexts() -> MutexGuard<'static, BTreeMap<usize, Arc<Life>>> {
 
 /// A context was opened.
 pub(crate) fn context_opened(address: usize, life: &Arc<Life>) {
+    own_devices::context_opened(address, life.device);
     contexts().insert(address, Arc::clone(life));
 }
 
 /// A context was closed.
 pub(crate) fn context_closed(address: usize) {
+    own_devices::context_closed(address);
     contexts().remove(&address);
-}
-
-/// The place among the devices of the device of a context, or of what is in one, by its address.
-pub(in crate::ground) fn device_at(address: usize) -> Option<usize> {
-    let own = context_at(address).unwrap_or(address);
-    contexts().get(&own).map(|life| life.device)
 }
 
 /// Whether a call on the object at this address fails because its device is lost. If it is not known which

@@ -16,13 +16,13 @@ use super::current::Made;
 use super::evidence::Evidence;
 use super::inventory;
 use super::names::{Name, Names};
-use super::names_of_devices::name_of;
 use super::report::Report;
 use super::watch::{Watch, look_at};
 use crate::ground::check;
 use crate::ground::environment;
 use crate::ground::listeners;
 use crate::ground::log::{log_always, log_at, logs, print_always};
+use crate::ground::own_devices::name_of;
 use crate::ground::process::own_process;
 
 /// What is known of the calls of this process.
