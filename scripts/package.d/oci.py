@@ -71,6 +71,10 @@ def own_layer(folder: Path) -> bytes:
                 layer.addfile(entry(name, 0o755, tarfile.DIRTYPE))
             else:
                 add_file(layer, name, path.read_bytes(), 0o755 if os.access(path, os.X_OK) else 0o644)
+        # What the scripts of Debian's packages would make.
+        awk = entry("./usr/bin/awk", 0o777, tarfile.SYMTYPE)
+        awk.linkname = "mawk"
+        layer.addfile(awk)
         add_file(layer, "./etc/passwd", PASSWD.encode())
         add_file(layer, "./etc/group", GROUP.encode())
         layer.addfile(entry(f".{HOME}", 0o700, tarfile.DIRTYPE, UID))
