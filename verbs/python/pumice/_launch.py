@@ -25,7 +25,7 @@ def command(program: Program, **options: Unpack[Options]) -> list[str]:
     """The command that runs a program, its name and arguments, on a device that the options describe."""
     if isinstance(program, (str, bytes, os.PathLike)):
         raise TypeError(f"program is {program!r}: give it a list of the program and its arguments")
-    return [str(executable()), "run", *arguments(options), "--", *map(os.fspath, program)]
+    return [str(executable()), "run", *arguments(options), "--", *(os.fspath(word) for word in program)]
 
 
 def run(
