@@ -36,8 +36,8 @@ const NAMES: [&str; 12] = [
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Library {
     pub(super) path: PathBuf,
-    /// Whether cargo built it where it is. Else it was installed, and `pumice run` changes nothing there: what
-    /// a package did not bring, it would not remove.
+    /// Whether cargo built it where it is. Else it was installed, and `pumice run` changes nothing there:
+    /// what a package did not bring, it would not remove.
     is_built: bool,
 }
 

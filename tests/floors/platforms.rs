@@ -107,7 +107,7 @@ const PROCESSOR_EDGES: &[&str] =
 
 /// Scripts that are about one processor.
 const PROCESSOR_SCRIPTS: &[&str] =
-    &["scripts/tsan", "scripts/rxe-lab", "scripts/arm-lab", "scripts/package.d"];
+    &["scripts/tsan", "scripts/rxe-lab", "scripts/arm-lab", "scripts/package", "scripts/package.d"];
 
 /// What of a line ties it to Linux.
 fn linux(code: &str, line: &str) -> Option<&'static str> {
