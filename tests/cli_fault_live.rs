@@ -117,7 +117,7 @@ fn of_two_processes_each_sees_its_own_port_and_others_the_worse() {
     let place = Place::new("live-two");
     let Some(program) = compile(&place, "watch") else { return };
     let own = address(33);
-    let mut start = |tag: &str| {
+    let start = |tag: &str| {
         let mut watch = Paced::on(&place, &program, &own, &["run"], &["--tag", tag]);
         watch.hears("ready\n");
         watch

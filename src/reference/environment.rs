@@ -119,7 +119,8 @@ mod tests {
                 "--check-format" => &["--check-report", "x"],
                 _ => &[],
             };
-            let arguments = ["pumice", "run", option, "1"].iter().chain(beside).chain(&["--", "true"]);
+            let front = ["pumice", "run", option, "1"];
+            let arguments = front.iter().chain(beside).chain(&["--", "true"]);
             let cli = Cli::try_parse_from(arguments).unwrap_or_else(|error| panic!("{option}: {error}"));
             let Command::Run(run) = cli.command else { panic!("{option}: another command") };
             assert_eq!(run.option_of(name), Some(*option), "{name}");

@@ -72,7 +72,7 @@ fn tree(settings: &Settings, runtime: &Path) -> Result<Sysfs, String> {
             counted: Some(counted),
             second_port: second
                 .as_ref()
-                .map(|(profile, counted)| SysfsPort { profile: *profile, counted: Some(counted) }),
+                .map(|(profile, counted)| SysfsPort { profile, counted: Some(counted) }),
             netdev: device.netdev.as_ref().map(|(name, index)| (name.as_str(), *index)),
             numa_node: device.numa_node,
             pci_address: device.pci_address.as_deref(),

@@ -87,7 +87,9 @@ pub(crate) fn devices(lost_ppm: u32, plan: FaultPlan) -> Result<(Simulation, Dev
 fn main() -> Result<()> {
     let (simulation, own, other) = devices(100_000, FaultPlan::new())?;
     let mut store = Store::new(&own, &other)?;
-    store.put(&[7; 50_000])?;
+    let record = [7; 50_000];
+    store.put(&record)?;
+    assert_eq!(store.stored(record.len())?, record, "packets that were lost are sent again");
     let lost = simulation.fabric().stats().lost;
     println!("stored in {} µs of virtual time, {lost} packets lost", simulation.now_ns() / 1000);
     Ok(())

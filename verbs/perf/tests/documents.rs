@@ -53,6 +53,7 @@ fn connects_by_address(
     let listener = device.listen(7471)?;
     let connection =
         listener.request(timeout)?.accept(&qp, &ConnectionParams::default(), &memory.remote())?;
+    drop(connection);
 
     let connection =
         Connection::connect(&qp, "192.0.2.1:7471".parse()?, &ConnectionParams::default(), b"hello")?;

@@ -103,7 +103,7 @@ mod tests {
             let gids: Vec<String> = rail.gids().iter().map(|(_, entry)| entry.ip.to_string()).collect();
             assert_eq!(gids, [address(index as u8 + 1)]);
             assert_eq!((rail.limits().max_qp, rail.active_mtu().bytes()), (77, 1024));
-            assert_eq!(rail.hca().pkeys().pkey(1).unwrap(), 0x8001);
+            assert_eq!(rail.hca().port(1).unwrap().pkeys.pkey(1).unwrap(), 0x8001);
         }
     }
 

@@ -118,11 +118,7 @@ impl Condition {
         Some(line)
     }
 
-    fn rate<'a>(
-        self,
-        (device, port): (&[u8], &[u8]),
-        room: &'a mut [u8; LINE_BYTES],
-    ) -> Option<&'a [u8]> {
+    fn rate<'a>(self, (device, port): (&[u8], &[u8]), room: &'a mut [u8; LINE_BYTES]) -> Option<&'a [u8]> {
         let mut usual = [0_u8; LINE_BYTES];
         let usual = read_private(&[b"/live/", device, b"/rate", port], &mut usual)?;
         let mut usual = numbers(usual);

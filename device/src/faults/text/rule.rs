@@ -16,8 +16,8 @@ use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
 use crate::faults::rejection::private_data;
 use crate::faults::select::PacketSelector;
 use crate::ground::link_words::LinkSettings;
-use crate::ground::similar::suggestion;
 use crate::ground::quantity::time_ns;
+use crate::ground::similar::suggestion;
 
 /// Before the kind: the name of a rule that was given none. It is in no name that is given.
 pub(super) const UNNAMED: &str = "\u{0}";

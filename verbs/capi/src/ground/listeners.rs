@@ -17,7 +17,7 @@ const MOST_EARLY: usize = 64;
 
 /// An event of a call that was made before there was a device.
 enum Early {
-    Fault { rule: String, tag: String, call: String, ordinal: u64, fate: CallFate },
+    Fault { rule: String, tag: String, call: String, ordinal: u64, fate: Box<CallFate> },
     Refused { call: String, ordinal: Option<u64>, errno: i32, why: String },
 }
 
@@ -43,7 +43,7 @@ impl Early {
                 tag: fault.tag.to_owned(),
                 call: fault.key.call.to_owned(),
                 ordinal: fault.key.ordinal,
-                fate: fault.fate,
+                fate: Box::new(fault.fate),
             },
             Event::CallRefused { call, ordinal, errno, why } => Early::Refused {
                 call: (*call).to_owned(),
@@ -60,7 +60,7 @@ impl Early {
             Early::Fault { rule, tag, call, ordinal, fate } => {
                 // No call of that time is on a queue pair.
                 let key = CallKey { call, ordinal: *ordinal, qp: None };
-                events.emit(&Event::CallFaultApplied { fault: &CallFired { rule, tag, key, fate: *fate } });
+                events.emit(&Event::CallFaultApplied { fault: &CallFired { rule, tag, key, fate: **fate } });
             }
             Early::Refused { call, ordinal, errno, why } => {
                 events.emit(&Event::CallRefused { call, ordinal: *ordinal, errno: *errno, why });
