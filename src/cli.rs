@@ -195,7 +195,7 @@ mod tests {
             if command.get_subcommands().next().is_none() && !has("json") {
                 missing.push(name.to_owned());
             }
-            for below in command.get_subcommands() {
+            for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
                 walk(&format!("{name} {}", below.get_name()), below, missing);
             }
         }

@@ -141,7 +141,7 @@ mod tests {
     fn every_command_says_when_it_finds_something_bad() {
         let told: Vec<String> = rows("Code 1").iter().map(|row| row[0].replace('`', "")).collect();
         let mut commands: Vec<String> = Vec::new();
-        for command in Cli::command().get_subcommands() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             commands.push(format!("pumice {}", command.get_name()));
         }
         assert_eq!(told, commands);

@@ -235,7 +235,7 @@ fn a_queue_and_its_marks_come_while_the_device_runs() {
 
 /// Three senders send bursts of UC messages to one receiver: what it gets, and what the queue in front of it
 /// marked and lost.
-fn incast(world: &mut World, links: [Option<Link>; 2]) -> (u64, Node) {
+fn incast(world: &mut World, links: &[Option<Link>; 2]) -> (u64, Node) {
     const MESSAGES: u64 = 16;
     let receiver = node(world, "10.0.0.9", links[1]);
     for sender in 1..=3 {
@@ -261,7 +261,7 @@ fn an_ingress_link_is_the_port_of_a_star_that_leads_to_its_device() {
     let ingress = LinkDirection { queue_bytes: Some(queue_bytes), ecn, ..BYTE_A_NANOSECOND };
     let of_sender = Link { egress: BYTE_A_NANOSECOND, ..Link::default() };
     let of_receiver = Link { ingress, ..Link::default() };
-    let (by_links, receiver) = incast(&mut world(), [Some(of_sender), Some(of_receiver)]);
+    let (by_links, receiver) = incast(&mut world(), &[Some(of_sender), Some(of_receiver)]);
     let [dropped, marked] = [Counter::LinkDropped, Counter::LinkMarked].map(|each| receiver.counter(each));
 
     let queues = SwitchQueues { queue_bytes, buffer_bytes: None, ecn, pause: None };
@@ -269,7 +269,7 @@ fn an_ingress_link_is_the_port_of_a_star_that_leads_to_its_device() {
     let config =
         FabricConfig { topology: Some(star), receive_buffer_bytes: 64 << 20, ..FabricConfig::default() };
     let mut world = World::new(config);
-    let (by_star, _receiver) = incast(&mut world, [None, None]);
+    let (by_star, _receiver) = incast(&mut world, &[None, None]);
     let queues = world.fabric().queues();
     let queue = queues.iter().find(|queue| queue.name == "leaf 0 to host 0").unwrap();
 

@@ -151,8 +151,8 @@ pub(crate) struct RunOptions {
     pub(crate) wire: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
-    /// Look like another device: default, rxe, connectx, dgx-h100 (eight of them), laptop (two), two-port, or a
-    /// TOML file
+    /// Look like another device: default, rxe, connectx, dgx-h100 (eight of them), laptop (two), two-port,
+    /// or a TOML file
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<PathBuf>,
     /// Explain on standard error: off, error, warn, info or debug [default: warn]

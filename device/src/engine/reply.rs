@@ -6,9 +6,9 @@
 //! background thread can bring it the reply. Sent with the reply, it lets both sides find everything in one
 //! poll. Whether a process does this shows in what it did before.
 //!
-//! What arrives beside a completion counts as well: a background thread that needs 15 µs to wake up finds the ACK
-//! of the last WRITE and the next WRITE at once. If it sent its ACK then, both sides would go on like this for
-//! hundreds of messages.
+//! What arrives beside a completion counts as well: a background thread that needs 15 µs to wake up finds
+//! the ACK of the last WRITE and the next WRITE at once. If it sent its ACK then, both sides would go on like
+//! this for hundreds of messages.
 
 /// How long an ACK waits at most.
 const HOLD_NS: u64 = 100_000;

@@ -3,7 +3,7 @@
 use pumice_transport::qp::{
     AlternatePath, AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, ResolvedPath,
 };
-use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
+use pumice_transport::types::{Mtu, QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError, TargetRegistration};
@@ -16,7 +16,7 @@ use crate::ground::table::Handle;
 use crate::memory::MappingCheck;
 use crate::objects::address_handle;
 use crate::objects::completion_queue::CompletionQueue;
-use crate::port::Peer;
+use crate::port::{Peer, Port};
 use crate::resources::{MappingCheckPolicy, QpSetup};
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
@@ -157,26 +157,13 @@ impl Hca {
         }
         let named = named_by_tables(&engine.resources.ports, port, attributes, mask);
         let (pkey, alternate) = named.map_err(in_entry)?;
-        let resolved = if takes_path {
-            let path = address_handle::resolve(&attributes.address_vector, &engine.resources.ports)
-                .map_err(in_entry)?;
-            let mtu_bytes = match pumice_transport::types::Mtu::from_verbs(attributes.path_mtu) {
-                Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
-                _ => limits.active_mtu.bytes(),
-            };
-            let number = match mask.contains(AttributeMask::DEST_QPN) {
-                true => attributes.dest_qp_num,
-                false => entry.qp.query().dest_qp_num,
-            };
-            let address = path.flow.destination;
-            let limits = engine.port.limits(Peer { address, process: Qpn::new(number).process() });
-            Some(ResolvedPath {
-                path: std::sync::Arc::new(path),
-                window_limit_packets: window_limit_packets(&limits),
-                read_limit_packets: read_limit_packets(&limits, mtu_bytes),
-            })
-        } else {
-            None
+        let resolved = match takes_path {
+            true => {
+                let (ports, port) = (&engine.resources.ports, &mut *engine.port);
+                let path = resolved(ports, port, &entry.qp, attributes, mask, limits.active_mtu);
+                Some(path.map_err(in_entry)?)
+            }
+            false => None,
         };
         let destination = resolved.as_ref().map(|resolved| resolved.path.flow.destination);
         let modified = entry.with(&mut engine.resources.host(MappingCheck::Assumed), |qp, host| {
@@ -367,6 +354,33 @@ fn check_paths_port(
     Err(ResourceError::invalid(format!(
         "ah_attr.port_num is {path_port}, and the queue pair is on port {port_num}: give both the same"
     )))
+}
+
+/// The path that attributes have for a connected queue pair, with what its way takes.
+fn resolved(
+    ports: &Ports,
+    port: &mut dyn Port,
+    qp: &QueuePair,
+    attributes: &QpAttributes,
+    mask: AttributeMask,
+    active_mtu: Mtu,
+) -> Result<ResolvedPath, ResourceError> {
+    let path = address_handle::resolve(&attributes.address_vector, ports)?;
+    let mtu_bytes = match Mtu::from_verbs(attributes.path_mtu) {
+        Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
+        _ => active_mtu.bytes(),
+    };
+    let number = match mask.contains(AttributeMask::DEST_QPN) {
+        true => attributes.dest_qp_num,
+        false => qp.query().dest_qp_num,
+    };
+    let address = path.flow.destination;
+    let limits = port.limits(Peer { address, process: Qpn::new(number).process() });
+    Ok(ResolvedPath {
+        path: std::sync::Arc::new(path),
+        window_limit_packets: window_limit_packets(&limits),
+        read_limit_packets: read_limit_packets(&limits, mtu_bytes),
+    })
 }
 
 /// The partition and the alternate path that attributes name by places of the tables of a port.

@@ -87,8 +87,8 @@ pub trait ProcessGroup {
         let _ = counters;
     }
 
-    /// What a port of this process's device (of which the first is 1) is in from now on, for programs that look
-    /// in sysfs.
+    /// What a port of this process's device (of which the first is 1) is in from now on, for programs that
+    /// look in sysfs.
     fn publish_condition(&mut self, port_num: u8, condition: &PortCondition) {
         let _ = (port_num, condition);
     }

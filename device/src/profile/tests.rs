@@ -92,8 +92,8 @@ fn a_profile_that_is_not_there_is_named() {
     assert_eq!(error.errno, libc::ENOENT);
     assert!(
         error.to_string().starts_with(
-            "PUMICE_PROFILE=mlx5: it is neither a built-in profile (default, rxe, connectx, dgx-h100, laptop, \
-             two-port) nor"
+            "PUMICE_PROFILE=mlx5: it is neither a built-in profile (default, rxe, connectx, dgx-h100, \
+             laptop, two-port) nor"
         ),
         "{error}"
     );

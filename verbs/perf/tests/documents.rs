@@ -44,6 +44,7 @@ fn has_a_link(address: IpAddr) -> Result<Device> {
 }
 
 /// docs/rust.md: both sides of a connection by address.
+#[expect(unused_variables, reason = "the block of the document has both sides, with one name")]
 fn connects_by_address(
     device: &Device,
     qp: RcQueuePair,
@@ -53,7 +54,6 @@ fn connects_by_address(
     let listener = device.listen(7471)?;
     let connection =
         listener.request(timeout)?.accept(&qp, &ConnectionParams::default(), &memory.remote())?;
-    drop(connection);
 
     let connection =
         Connection::connect(&qp, "192.0.2.1:7471".parse()?, &ConnectionParams::default(), b"hello")?;
@@ -84,4 +84,16 @@ fn checks_itself() -> Result<()> {
     let device = Device::open(DeviceOptions::new().check(CheckOptions::new().report("found.sarif")))?;
     assert!(device.findings().is_empty());
     Ok(())
+}
+
+/// Where `Result` is the standard library's.
+mod profiles {
+    use pumice_verbs::{Device, DeviceOptions, VerbsError};
+
+    /// docs/devices.md: the devices of a profile.
+    fn opens_all() -> Result<usize, VerbsError> {
+        let rails: Vec<Device> =
+            DeviceOptions::of_profile("laptop")?.into_iter().map(Device::open).collect::<Result<_, _>>()?;
+        Ok(rails.len())
+    }
 }

@@ -97,8 +97,8 @@ impl Condition {
         }
     }
 
-    /// What a file of the port says now; none if it says what it always does. `whose`: the device, and what is
-    /// behind the names of the port's files.
+    /// What a file of the port says now; none if it says what it always does. `whose`: the device, and what
+    /// is behind the names of the port's files.
     pub(crate) fn line<'a>(
         self,
         whose: (&[u8], &[u8]),

@@ -153,12 +153,7 @@ impl SharedPort {
             relay.send_look(membership.registry(), stranger);
         }
         let incarnation = member.inode << 32 | u64::from(member.pid);
-        let backlog = folder::open(folder, &folder::backlog_name(port)).ok().and_then(|file| {
-            let buffer_bytes = udp.receive_buffer_bytes();
-            let neighbours = Neighbours::new(folder.to_owned(), port);
-            let place = OwnPlace { process, address: udp.address(), incarnation };
-            Backlog::open(&file, neighbours, place, system::host_addresses(), buffer_bytes).ok()
-        });
+        let backlog = backlog_in(folder, &udp, OwnPlace { process, address: udp.address(), incarnation });
         if let Some(backlog) = &backlog {
             stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
         }
@@ -236,6 +231,14 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Re
         }
         (None, None) => Err(ShareError::Full { registry: registry.path().to_owned() }),
     }
+}
+
+/// What the processes of this port have in flight.
+fn backlog_in(folder: &Path, udp: &GroupPort, place: OwnPlace) -> Option<Backlog> {
+    let port = udp.port();
+    let file = folder::open(folder, &folder::backlog_name(port)).ok()?;
+    let neighbours = Neighbours::new(folder.to_owned(), port);
+    Backlog::open(&file, neighbours, place, system::host_addresses(), udp.receive_buffer_bytes()).ok()
 }
 
 /// The record of what a process counts; of a device with two ports, one of each.

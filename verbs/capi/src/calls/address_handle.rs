@@ -100,6 +100,9 @@ fn sender(
     wc: In<'_, ibv_wc>,
     grh: In<'_, ibv_grh>,
 ) -> Result<AddressVector, Errno> {
+    if !(1..=context.device().port_count()).contains(&port_num) {
+        return Err(INVALID.because(|| format!("the device has no port {port_num}")));
+    }
     if wc.get()?.wc_flags & WcFlags::GRH.bits() == 0 {
         return Err(INVALID.because(|| "a completion without GRH has no sender address on RoCE".to_owned()));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pumice_device::check::QpMade;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
-use pumice_transport::types::{LocalData, QpType, WR_OPCODES};
+use pumice_transport::types::{LocalData, QpCapacity, QpType, WR_OPCODES};
 use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{capacity_from, capacity_to};
@@ -83,15 +83,7 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         ],
     )?;
     let domain = pd.as_ref().map(|pd| pd.handle());
-    let mut capacity = capacity_from(&attributes.cap);
-    // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and
-    // sends some.
-    let spare =
-        capacity.max_send_sge.saturating_mul(ELEMENT_BYTES).min(context.hca().limits().max_inline_data);
-    capacity.max_inline_data = capacity.max_inline_data.max(spare);
-    if wanted.send_operations.is_some_and(sends_words) {
-        capacity.max_inline_data = capacity.max_inline_data.max(WORD_BYTES);
-    }
+    let capacity = wanted_capacity(wanted, context.hca().limits().max_inline_data);
     let room = Room::<Qp>::new();
     let cookie = room.cookie();
     let events = EventSource::of_object(wanted.context, cookie);
@@ -109,21 +101,7 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     context.own(Owned::QueuePair(number.value()));
     attributes.cap = capacity_to(&capacity);
 
-    let mut c: ibv_qp_ex = zeroed();
-    let base = &mut c.qp_base;
-    base.context = wanted.context;
-    base.qp_context = attributes.qp_context;
-    base.pd = wanted.pd;
-    base.send_cq = attributes.send_cq;
-    base.recv_cq = attributes.recv_cq;
-    base.srq = attributes.srq;
-    base.handle = number.index().into();
-    base.qp_num = number.value();
-    base.qp_type = attributes.qp_type;
-    if attributes.qp_type == QPT_XRC {
-        // OFED 1.x has its domain behind today's `ibv_qp`.
-        c.comp_mask = wanted.xrcd.expose_provenance() as u64;
-    }
+    let mut c = structure(wanted, &attributes, number);
     let series = wanted.send_operations.map(|_| Box::new(Turn::new(Series::new(&capacity))));
     if series.is_some() {
         fill_operations(&mut c);
@@ -148,6 +126,39 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         pd.tell_thread_of(pointer);
     }
     Ok((pointer, attributes))
+}
+
+/// The capacity that the program asks for, with room for inline data.
+fn wanted_capacity(wanted: &Wanted, most_inline_bytes: u32) -> QpCapacity {
+    let mut capacity = capacity_from(&wanted.attributes.cap);
+    // Inline data fits into the place of the scatter elements, as on adapters: rdma_xclient asks for none and
+    // sends some.
+    let spare = capacity.max_send_sge.saturating_mul(ELEMENT_BYTES).min(most_inline_bytes);
+    capacity.max_inline_data = capacity.max_inline_data.max(spare);
+    if wanted.send_operations.is_some_and(sends_words) {
+        capacity.max_inline_data = capacity.max_inline_data.max(WORD_BYTES);
+    }
+    capacity
+}
+
+/// What the program sees of a queue pair.
+fn structure(wanted: &Wanted, attributes: &ibv_qp_init_attr, number: Qpn) -> ibv_qp_ex {
+    let mut c: ibv_qp_ex = zeroed();
+    let base = &mut c.qp_base;
+    base.context = wanted.context;
+    base.qp_context = attributes.qp_context;
+    base.pd = wanted.pd;
+    base.send_cq = attributes.send_cq;
+    base.recv_cq = attributes.recv_cq;
+    base.srq = attributes.srq;
+    base.handle = number.index().into();
+    base.qp_num = number.value();
+    base.qp_type = attributes.qp_type;
+    if attributes.qp_type == QPT_XRC {
+        // OFED 1.x has its domain behind today's `ibv_qp`.
+        c.comp_mask = wanted.xrcd.expose_provenance() as u64;
+    }
+    c
 }
 
 /// The context of an object that a queue pair may have.

@@ -20,6 +20,7 @@ use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::settings;
 use crate::ground::zeroed::zeroed;
+use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::event::StepHook;
 use pumice_device::faults::FaultPlan;
@@ -28,6 +29,7 @@ use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::port::Link;
+use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{Log, MAX_DEVICES, Settings};
 use pumice_device::shuffle::ShuffleOptions;
 use pumice_transport::types::WorkCompletion;
@@ -42,6 +44,20 @@ pub(crate) struct Adapter {
     loss: LossWatch,
     /// A queue that stays empty: polling it drives the HCA if no other thread does, and never waits.
     idle: Arc<CompletionQueue>,
+}
+
+/// The addresses of a device as they are whenever that is asked. One that comes later can be used if the socket
+/// has its IP version.
+fn gid_source(
+    description: &'static DeviceDescription,
+    offered: Vec<GidEntry>,
+    any_version: bool,
+) -> GidSource {
+    Box::new(move || {
+        let mut entries = gid_entries_now(description, &offered)?;
+        entries.retain(|entry| any_version || entry.ip.is_ipv4());
+        Some(entries)
+    })
 }
 
 impl Adapter {
@@ -65,14 +81,7 @@ impl Adapter {
         config.subscribers.push(Box::new(loss.clone()));
         let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
         config.subscribers.extend(listening.chain(record::subscriber(settings)));
-        // An address that comes later can be used if the socket has its IP version.
-        let any_version = address.is_ipv6();
-        let offered = config.gids.clone();
-        config.gid_source = Some(Box::new(move || {
-            let mut entries = gid_entries_now(description, &offered)?;
-            entries.retain(|entry| any_version || entry.ip.is_ipv4());
-            Some(entries)
-        }));
+        config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
         if logs(Log::Error) {
             config.log = Some(Box::new(|qp, cause| log_cause(qp.qpn, cause)));
         }
