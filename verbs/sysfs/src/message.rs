@@ -309,8 +309,8 @@ impl Out {
     }
 }
 
-/// What finds the attributes that the tree has for a device: a file, the device's index and its port, and room
-/// for what is in the file. None: there is no such file.
+/// What finds the attributes that the tree has for a device: a file, the device's index and its port, and
+/// room for what is in the file. None: there is no such file.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, (u32, u32), &mut [u8]) -> Option<usize>;
 
 /// The answer to a question where there are these devices. `send` is called once per datagram, of which a

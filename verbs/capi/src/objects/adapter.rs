@@ -46,8 +46,8 @@ pub(crate) struct Adapter {
     idle: Arc<CompletionQueue>,
 }
 
-/// The addresses of a device as they are whenever that is asked. One that comes later can be used if the socket
-/// has its IP version.
+/// The addresses of a device as they are whenever that is asked. One that comes later can be used if the
+/// socket has its IP version.
 fn gid_source(
     description: &'static DeviceDescription,
     offered: Vec<GidEntry>,
