@@ -106,7 +106,7 @@ impl Engine {
                     condition.width = width.or(condition.width);
                 });
             }
-            // The whole device is gone, and its first port tells of it.
+            // The record of the first port says that the whole device is pulled out.
             Incident::Unplug { for_ns } => self.publish_change(FIRST_PORT, now_ns, |condition| {
                 condition.gone_for_ns = Some(for_ns.unwrap_or(u64::MAX));
             }),
