@@ -1,7 +1,12 @@
-"""NIXL's agents, on UCX, between two network namespaces: a READ and a WRITE of 64 pieces, every byte compared.
+"""NIXL's agents, on UCX, between two processes: a READ and a WRITE of 64 pieces, every byte compared.
 
 nixl_pair.py target|initiator TARGET_ADDRESS TCP_PORT
+
+The agents' metadata go through a connection of this program, not through NIXL's own listener: that one listens before the
+agent has a backend, and what it is asked for by then is lost.
 """
+import socket
+import struct
 import sys
 import time
 
@@ -25,14 +30,26 @@ def until(what, holds):
     return found
 
 
-agent = nixl_agent(role, nixl_agent_config(True, True, port if role == "target" else 0, backends=["UCX"]))
+def exchanged(connection, mine):
+    """Sends the metadata of this agent, and returns those of the other."""
+    connection.sendall(struct.pack("!I", len(mine)) + mine)
+    with connection.makefile("rb") as stream:
+        size, = struct.unpack("!I", stream.read(4))
+        return stream.read(size)
+
+
+agent = nixl_agent(role, nixl_agent_config(True, False, backends=["UCX"]))
 memory = numpy.zeros(BYTES, dtype=numpy.uint8)
 registered = agent.register_memory(agent.get_reg_descs([(memory.ctypes.data, BYTES, 0, "")], "DRAM"), backends=["UCX"])
 piece = BYTES // PIECES
 pieces = agent.get_xfer_descs([(memory.ctypes.data + at * piece, piece, 0) for at in range(PIECES)], "DRAM")
 if role == "target":
     memory[:] = random(1)
-    until("the initiator's metadata", lambda: agent.check_remote_metadata("initiator"))
+    with socket.create_server(("", port)) as server:
+        server.settimeout(end - time.monotonic())
+        connection, _ = server.accept()
+    with connection:
+        agent.add_remote_agent(exchanged(connection, agent.get_agent_metadata()))
     agent.send_notif("initiator", agent.get_serialized_descs(pieces))
     until("the WRITE", lambda: agent.check_remote_xfer_done("initiator", b"WRITE"))
     if not numpy.array_equal(memory, random(2)):
@@ -40,9 +57,8 @@ if role == "target":
     agent.send_notif("initiator", b"bye")
     time.sleep(0.5)
 else:
-    agent.fetch_remote_metadata("target", target, port)
-    until("the target's metadata", lambda: agent.check_remote_metadata("target"))
-    agent.send_local_metadata(target, port)
+    with socket.create_connection((target, port)) as connection:
+        agent.add_remote_agent(exchanged(connection, agent.get_agent_metadata()))
     remote = agent.deserialize_descs(until("the target's list", lambda: agent.get_new_notifs().get("target"))[0])
     for operation in ("READ", "WRITE"):
         if operation == "WRITE":
