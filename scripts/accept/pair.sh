@@ -15,9 +15,11 @@ begun=$SECONDS
 # Processes that hold namespaces.
 holders=()
 
-# The launcher and the object; the object under all the names that programs ask for, for those who do without.
+# The launcher, the objects, and libpumice.so under all the names that programs ask for, for those who do without a launcher.
+# Every script builds the whole workspace with the same features: for a few packages Cargo would choose other features of
+# the crates that they share, and compile the device once more.
 build_libraries() {
-    cargo build --quiet --release -p pumice -p pumice-capi
+    cargo build --quiet --release --workspace --no-default-features
     pumice=$target_dir/release/pumice
     libraries=$target_dir/accept/lib
     rm -rf "$logs"

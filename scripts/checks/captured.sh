@@ -4,10 +4,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-cargo build --quiet
+if [[ -z ${PUMICE:-} ]]; then
+    cargo build --quiet
+    PUMICE=${CARGO_TARGET_DIR:-target}/debug/pumice
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"${CARGO_TARGET_DIR:-target}"/debug/pumice capture tests/golden/6.12/cm-rping.pcap >"$work/captured"
+"$PUMICE" capture tests/golden/6.12/cm-rping.pcap >"$work/captured"
 
 reduced() {
     awk -v requester=10.9.0.2 -v part=0 -v once=1 -v own_numbers=1 -f scripts/accept/rxe.d/captured.awk "$1" | sort -s -k 1,1

@@ -18,8 +18,12 @@ fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+if [[ -z ${PUMICE:-} ]]; then
+    cargo build --quiet
+    PUMICE=$target_dir/debug/pumice
+fi
 pumice() {
-    cargo run --quiet --package pumice -- "$@"
+    "$PUMICE" "$@"
 }
 
 captures=()

@@ -6,8 +6,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-cargo build --quiet
-pumice=${CARGO_TARGET_DIR:-target}/debug/pumice
+if [[ -z ${PUMICE:-} ]]; then
+    cargo build --quiet
+    PUMICE=${CARGO_TARGET_DIR:-target}/debug/pumice
+fi
+pumice=$PUMICE
 
 if [[ $(id -u) != 0 ]]; then
     echo "SKIPPED: wire-ids needs root for network namespaces and tcpdump"
