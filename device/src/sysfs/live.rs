@@ -37,9 +37,9 @@ pub(super) const PORT: [Recipe; 7] = [
     recipe("port_rcv_constraint_errors", 1, &[Counter::RxBadPkey]),
 ];
 
-/// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters for
-/// what rdma_rxe does not count, then pumice's own of its links, which no adapter counts.
-pub(super) const HARDWARE: [Recipe; 22] = [
+/// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters, some of
+/// which count the same, then pumice's own of its links, which no adapter counts.
+pub(super) const HARDWARE: [Recipe; 25] = [
     recipe("sent_pkts", 1, &[Counter::TxPackets]),
     recipe("rcvd_pkts", 1, &[Counter::RxPackets]),
     recipe("duplicate_request", 1, &[Counter::RxDuplicateRequest]),
@@ -50,6 +50,9 @@ pub(super) const HARDWARE: [Recipe; 22] = [
     recipe("completer_retry_err", 1, &[Counter::Timeout, Counter::EarlyRetransmit]),
     recipe("send_err", 1, &[Counter::TxDropped]),
     recipe("local_ack_timeout_err", 1, &[Counter::Timeout]),
+    recipe("out_of_sequence", 1, &[Counter::RxOutOfSequence]),
+    recipe("packet_seq_err", 1, &[Counter::RxNakSequence]),
+    recipe("rnr_nak_retry_err", 1, &[Counter::RxRnrNak]),
     recipe("out_of_buffer", 1, &[Counter::RxNoReceive]),
     recipe("implied_nak_seq_err", 1, &[Counter::RxImpliedNak]),
     recipe("req_remote_access_errors", 1, &[Counter::RxNakFatal]),
