@@ -5,11 +5,12 @@ use std::hash::{Hash, Hasher};
 use fnv::FnvHasher;
 use pumice_transport::path::Flow;
 
-use super::topology::{Topology, TopologyKind};
+use super::value::{Topology, TopologyKind};
+use crate::port::link::LinkDirection;
 
 /// An end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::port) enum Place {
     Host(usize),
     /// A leaf, or the switch of a star.
     Leaf(usize),
@@ -18,7 +19,7 @@ pub(super) enum Place {
 
 impl Place {
     /// Its place in a list of all switches, leaves first.
-    pub(super) fn switch(self, leaves: usize) -> Option<usize> {
+    pub(in crate::port) fn switch(self, leaves: usize) -> Option<usize> {
         match self {
             Place::Host(_) => None,
             Place::Leaf(leaf) => Some(leaf),
@@ -26,26 +27,46 @@ impl Place {
         }
     }
 
-    pub(super) fn name(self) -> String {
+    pub(in crate::port) fn name(self, topology: &Topology) -> String {
         match self {
-            Place::Host(host) => format!("host {host}"),
+            Place::Host(host) => match topology.named.get(host) {
+                Some(named) => format!("host {}", named.address),
+                None => format!("host {host}"),
+            },
             Place::Leaf(leaf) => format!("leaf {leaf}"),
             Place::Spine(spine) => format!("spine {spine}"),
         }
     }
 }
 
+/// A link, and the queue at its tail.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::port) struct LinkSpec {
+    pub(in crate::port) tail: Place,
+    pub(in crate::port) head: Place,
+    pub(in crate::port) direction: LinkDirection,
+    /// Bytes that the queue has room for, if the tail is a switch.
+    pub(in crate::port) queue_bytes: u64,
+}
+
+impl LinkSpec {
+    /// Where it leads from and to, such as `leaf 0 to host 3`.
+    pub(in crate::port) fn name(&self, topology: &Topology) -> String {
+        format!("{} to {}", self.tail.name(topology), self.head.name(topology))
+    }
+}
+
 /// The links of a topology, by number: from hosts, to hosts, from leaves to spines, from spines to leaves.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Layout {
-    pub(super) hosts: usize,
-    pub(super) leaves: usize,
-    pub(super) spines: usize,
+pub(in crate::port) struct Layout {
+    pub(in crate::port) hosts: usize,
+    pub(in crate::port) leaves: usize,
+    pub(in crate::port) spines: usize,
     hosts_per_leaf: usize,
 }
 
 impl Layout {
-    pub(super) fn of(topology: &Topology) -> Layout {
+    pub(in crate::port) fn of(topology: &Topology) -> Layout {
         let hosts = usize::from(topology.hosts);
         let (leaves, spines) = match topology.kind {
             TopologyKind::Star => (1, 0),
@@ -54,12 +75,36 @@ impl Layout {
         Layout { hosts, leaves, spines, hosts_per_leaf: (hosts / leaves).max(1) }
     }
 
-    pub(super) fn switch_count(&self) -> usize {
+    pub(in crate::port) fn switch_count(&self) -> usize {
         self.leaves + self.spines
     }
 
+    /// All links, by number.
+    pub(in crate::port) fn links(&self, topology: &Topology) -> Vec<LinkSpec> {
+        let spec = |((tail, head), number): ((Place, Place), u64)| {
+            let (kind, own) = match (tail, head) {
+                (Place::Host(host), _) => (topology.cable(host), None),
+                (_, Place::Host(host)) => {
+                    (topology.cable(host), topology.named.get(host).and_then(|host| host.queue_bytes))
+                }
+                _ => (topology.uplink(), None),
+            };
+            // A host does not mark its own packets.
+            let ecn = topology.queues.ecn.filter(|_| !matches!(tail, Place::Host(_)));
+            let direction = LinkDirection {
+                rate_bits_per_second: Some(u64::from(kind.rate_mbps) * 1_000_000),
+                delay_ns: kind.delay_ns,
+                seed: topology.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                ecn,
+                ..LinkDirection::NONE
+            };
+            LinkSpec { tail, head, direction, queue_bytes: own.unwrap_or(topology.queues.queue_bytes) }
+        };
+        self.ends().into_iter().zip(0..).map(spec).collect()
+    }
+
     /// Each link's tail and head, by number.
-    pub(super) fn links(&self) -> Vec<(Place, Place)> {
+    fn ends(&self) -> Vec<(Place, Place)> {
         let up = (0..self.hosts).map(|host| (Place::Host(host), Place::Leaf(self.leaf_of(host))));
         let down = (0..self.hosts).map(|host| (Place::Leaf(self.leaf_of(host)), Place::Host(host)));
         let pairs = || (0..self.leaves).flat_map(|leaf| (0..self.spines).map(move |spine| (leaf, spine)));
@@ -69,12 +114,12 @@ impl Layout {
     }
 
     /// The link from a host.
-    pub(super) fn link_of(host: usize) -> usize {
+    pub(in crate::port) fn link_of(host: usize) -> usize {
         host
     }
 
     /// The link by which a packet leaves a switch; `None` at a host.
-    pub(super) fn next(&self, at: Place, to_host: usize, flow: &Flow) -> Option<usize> {
+    pub(in crate::port) fn next(&self, at: Place, to_host: usize, flow: &Flow) -> Option<usize> {
         let leaf = self.leaf_of(to_host);
         let inner = 2 * self.hosts;
         match at {
@@ -85,7 +130,7 @@ impl Layout {
         }
     }
 
-    fn leaf_of(&self, host: usize) -> usize {
+    pub(in crate::port) fn leaf_of(&self, host: usize) -> usize {
         (host / self.hosts_per_leaf).min(self.leaves - 1)
     }
 
