@@ -56,6 +56,13 @@ impl LinkSpec {
     }
 }
 
+impl Topology {
+    /// The leaf at which a host is; 0, the switch, in a star.
+    pub fn leaf_of(&self, host: usize) -> usize {
+        Layout::of(self).leaf_of(host)
+    }
+}
+
 /// The links of a topology, by number: from hosts, to hosts, from leaves to spines, from spines to leaves.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::port) struct Layout {
