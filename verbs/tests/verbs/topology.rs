@@ -27,7 +27,14 @@ struct Scene {
 impl Scene {
     fn new(net: u8, hosts: u8, wire: Wire, kind: &str, rest: &str) -> Scene {
         let address = |host| IpAddr::V4(Ipv4Addr::new(127, 89, net, 1 + host));
-        let list: Vec<String> = (0..hosts).map(|host| format!("\"{}\"", address(host))).collect();
+        // The cable of the last one is slow: what leaves a sender in one batch already finds a queue there,
+        // however late threads run.
+        let list: Vec<String> = (0..hosts)
+            .map(|host| match address(host) {
+                address if host + 1 == hosts => format!("{{ address = \"{address}\", rate_mbps = 100 }}"),
+                address => format!("\"{address}\""),
+            })
+            .collect();
         let text = format!("{kind}\nhosts = [{}]\n{rest}", list.join(", "));
         let topology = Arc::new(Topology::parse(&text).unwrap());
         // What an earlier run has counted is in the file.
@@ -88,10 +95,9 @@ impl Scene {
 }
 
 const STAR: &str = "kind = \"star\"";
-/// A megabyte takes 80 ms.
-const SLOW: &str = "[link]\nrate_mbps = 100\ndelay_ns = 10000\n";
+const CABLES: &str = "[link]\nrate_mbps = 2000\ndelay_ns = 10000\n";
 
-/// Senders all send at the rate of a link, and the link of the receiver is not faster.
+/// The link of the receiver takes 80 ns for a byte, whichever senders it is from.
 fn assert_bounded(took: Duration, last: &QueueReport, payload_bytes: u64) {
     assert!(last.sent_bytes >= payload_bytes, "{last:?}");
     let least = Duration::from_nanos(payload_bytes * 80);
@@ -103,7 +109,7 @@ fn two_senders_share_a_port_which_marks_what_finds_it_long() {
     let switch =
         "[switch]\nqueue_bytes = 4000000\n[switch.ecn]\nmin_bytes = 8000\nmax_bytes = 9000\nmost_ppm = 1\n";
     for (net, wire) in [(141, Wire::Auto), (142, Wire::Udp)] {
-        let scene = Scene::new(net, 3, wire, STAR, &format!("{SLOW}{switch}"));
+        let scene = Scene::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
         let took = scene.incast(3, PATIENT);
         let last = scene.last();
         assert_bounded(took, &last, 6 * LENGTH as u64);
@@ -116,13 +122,13 @@ fn two_senders_share_a_port_which_marks_what_finds_it_long() {
 
 #[test]
 fn a_short_queue_loses_packets_and_every_byte_arrives_all_the_same() {
-    let switch = "[switch]\nqueue_bytes = 20000\n";
+    let switch = "[switch]\nqueue_bytes = 10000\n";
     for (net, wire) in [(143, Wire::Auto), (144, Wire::Udp)] {
-        let scene = Scene::new(net, 3, wire, STAR, &format!("{SLOW}{switch}"));
-        let took = scene.incast(1, 14);
+        let scene = Scene::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
+        let took = scene.incast(1, 16);
         let last = scene.last();
         assert_bounded(took, &last, 2 * LENGTH as u64);
-        assert!(last.dropped > 0 && last.marked == 0 && last.most_bytes <= 20_000, "{wire:?}: {last:?}");
+        assert!(last.dropped > 0 && last.marked == 0 && last.most_bytes <= 10_000, "{wire:?}: {last:?}");
         let told = |host: usize| scene.hosts[host].device.counters().value(Counter::LinkDropped);
         assert!(told(0) + told(1) >= last.dropped, "the senders count what they lose");
     }
@@ -132,7 +138,7 @@ fn a_short_queue_loses_packets_and_every_byte_arrives_all_the_same() {
 fn a_switch_that_pauses_loses_nothing() {
     let switch = "[switch]\nqueue_bytes = 40000\n[switch.pause]\nxoff_bytes = 20000\nxon_bytes = 10000\n";
     for (net, wire) in [(145, Wire::Auto), (146, Wire::Udp)] {
-        let scene = Scene::new(net, 3, wire, STAR, &format!("{SLOW}{switch}"));
+        let scene = Scene::new(net, 3, wire, STAR, &format!("{CABLES}{switch}"));
         let took = scene.incast(2, PATIENT);
         let queues = scene.queues();
         assert_bounded(took, &scene.last(), 4 * LENGTH as u64);
@@ -145,7 +151,8 @@ fn a_switch_that_pauses_loses_nothing() {
 #[test]
 fn two_tiers_join_hosts_over_leaves_and_a_spine() {
     let kind = "kind = \"two-tier\"\nleaves = 2\nspines = 1";
-    let rest = format!("{SLOW}[uplink]\nrate_mbps = 200\ndelay_ns = 5000\n[switch]\nqueue_bytes = 4000000\n");
+    let rest =
+        format!("{CABLES}[uplink]\nrate_mbps = 500\ndelay_ns = 5000\n[switch]\nqueue_bytes = 4000000\n");
     let scene = Scene::new(147, 4, Wire::Auto, kind, &rest);
     let took = scene.incast(1, PATIENT);
     assert_bounded(took, &scene.last(), 3 * LENGTH as u64);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_transport::path::Flow;
 
@@ -140,14 +140,17 @@ impl Ports {
         };
         let words = self.words.words();
         let (busy, last) = (word(words, port, Word::BusyUntil), word(words, port, Word::LastCame));
-        let said_last = last.load(Ordering::Relaxed);
-        let last_ns = self.believed(port, said_last);
-        if last_ns != said_last {
-            last.store(0, Ordering::Relaxed);
-        }
-        let at_ns = self.absolute(came_ns).max(last_ns);
+        let at_ns = self.absolute(came_ns).max(self.believed_or_reset(port, last));
         last.fetch_max(at_ns, Ordering::Relaxed);
         let takes_ns = spec.direction.transmission_ns(bytes);
+        let closed = word(words, port, Word::ClosedUntil);
+        if !always && self.pause().is_some() {
+            // All senders wait until the queue is short, or the first one that finds room would keep it.
+            let closed_until_ns = self.believed_or_reset(port, closed);
+            if closed_until_ns > at_ns {
+                return Err(Full { drained_ns: self.local(closed_until_ns) });
+            }
+        }
         let (mut departs_ns, mut backlog) = (at_ns, 0);
         for _ in 0..TRIES {
             let seen = busy.load(Ordering::Relaxed);
@@ -158,7 +161,11 @@ impl Ports {
             if !always && !self.has_room(port, spec, backlog, bytes, at_ns) {
                 let keeps = self.pause().map_or(0, |pause| pause.xon_bytes);
                 let drained_ns = busy_ns.saturating_sub(spec.direction.transmission_floor_ns(keeps));
-                return Err(Full { drained_ns: self.local(drained_ns.max(at_ns.saturating_add(1))) });
+                let drained_ns = drained_ns.max(at_ns.saturating_add(1));
+                if self.pause().is_some() {
+                    closed.fetch_max(drained_ns, Ordering::Relaxed);
+                }
+                return Err(Full { drained_ns: self.local(drained_ns) });
             }
             departs_ns = busy_ns.max(at_ns).saturating_add(takes_ns);
             if busy.compare_exchange_weak(seen, departs_ns, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -211,6 +218,16 @@ impl Ports {
         // The clock is read after the word: what another process has written is not later than this allows.
         let latest_ns = self.absolute(self.clock.now_ns()).saturating_add(bound_ns);
         if said_ns > latest_ns { 0 } else { said_ns }
+    }
+
+    /// The time that a word says, which becomes 0 if no process can have meant it.
+    fn believed_or_reset(&self, port: usize, word: &AtomicU64) -> u64 {
+        let said_ns = word.load(Ordering::Relaxed);
+        let believed_ns = self.believed(port, said_ns);
+        if believed_ns != said_ns {
+            word.store(0, Ordering::Relaxed);
+        }
+        believed_ns
     }
 
     fn absolute(&self, local_ns: u64) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of each port: [`Word`], and room for more.
-pub const PORT_WORDS: usize = 8;
+pub const PORT_WORDS: usize = 16;
 
 /// What each word of a port says. Times are those of the host's monotonic clock, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) enum Word {
     Pauses = 6,
     /// The longest queue, in bytes.
     MostBytes = 7,
+    /// No packet joins the queue before: it was too long for a switch that pauses its senders.
+    ClosedUntil = 8,
 }
 
 /// Memory with [`PORT_WORDS`] words for each port of a topology, in the order of its links.
