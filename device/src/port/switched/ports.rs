@@ -14,8 +14,9 @@ use crate::port::topology::{Layout, LinkSpec, Place, QueueReport, SwitchPauses, 
 
 /// How often a word that other processes change meanwhile is tried. Then the packet passes as if it had won.
 const TRIES: usize = 64;
-/// What an adapter's queue takes beyond its bound: a batch.
-const BATCH_BYTES: u64 = 128 << 10;
+/// What an adapter's queue takes beyond its bound: a batch of each of sixteen processes that share it, all at
+/// one moment.
+const BATCHES_BYTES: u64 = 1 << 20;
 /// What a time in a word may be later than a process can have meant, in ns.
 const SLACK_NS: u64 = 1_000_000;
 /// Links on a way at most: to a leaf, to a spine, to a leaf, to a host.
@@ -262,7 +263,7 @@ impl Ports {
 fn bounds_ns(links: &[LinkSpec], pauses: bool) -> Vec<u64> {
     let own = |spec: &LinkSpec| {
         let room = match spec.tail {
-            Place::Host(_) => QUEUE_BYTES + BATCH_BYTES,
+            Place::Host(_) => QUEUE_BYTES + BATCHES_BYTES,
             _ => spec.queue_bytes,
         };
         spec.direction.transmission_ns(room).saturating_add(GRAIN_NS + SLACK_NS)
