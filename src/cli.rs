@@ -14,6 +14,7 @@ use crate::sim::options::SimOptions;
 use crate::stat::StatOptions;
 use crate::sweep::SweepOptions;
 use crate::top::TopOptions;
+use crate::topology::TopologyOptions;
 use crate::trace::TraceOptions;
 use crate::version;
 
@@ -93,6 +94,11 @@ pub(crate) enum Command {
     ///
     /// The keys are in the bottom line. For pipes there is "pumice stat --watch".
     Top(TopOptions),
+    /// Check a file with switches for "pumice run --topology", draw them, and show what their ports counted
+    ///
+    /// The counters are those of all programs of this user in this network namespace that name equal
+    /// switches.
+    Topology(TopologyOptions),
     /// Show what "pumice run --trace" has recorded: as a timeline for Perfetto, or why messages were slow
     Trace(TraceOptions),
 }

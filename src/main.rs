@@ -20,6 +20,7 @@ mod sim;
 mod stat;
 mod sweep;
 mod top;
+mod topology;
 mod trace;
 mod version;
 
@@ -66,6 +67,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Stat(options) => stat::run(&options, out),
         Command::Sweep(options) => sweep::run(&options, out),
         Command::Top(options) => top::run(options),
+        Command::Topology(options) => topology::run(&options, out),
         Command::Trace(options) => trace::run(&options, out),
     }?;
     out.flush()?;

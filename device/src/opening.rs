@@ -1,7 +1,7 @@
 //! How a device is opened: the one place where its parts are put together.
 //!
 //! Settings and options become an [`Opening`]; it decides who listens, puts the port and its layers together,
-//! lowest first — the network, the link, the tap where captures are made — and starts the engine and its
+//! lowest first — the network, switches, the link, the tap where captures are made — and starts the engine and its
 //! driver. The C ABI, the Rust API and the command line open their devices here.
 
 use std::io::{self, Write};
@@ -18,10 +18,11 @@ use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::ground::clock::Clock;
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::port::{
-    CaptureSubscriber, Link, LinkPort, Port, PortError, TapPort, TwoPorts, UdpConfig, UdpPort,
+    CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,
+    UdpConfig, UdpPort,
 };
 use crate::settings::Wire;
-use crate::share::{ShareConfig, ShareError, SharedPort};
+use crate::share::{ShareConfig, ShareError, SharedPort, switches};
 use crate::shuffle::{Shuffle, ShuffleOptions};
 use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
 use crate::world::World;
@@ -47,6 +48,9 @@ pub struct Opening {
     pub shuffle: Option<ShuffleOptions>,
     /// What the link of the device does to packets.
     pub link: Option<Link>,
+    /// The switches between it and other processes of this user on this host. Only on UDP: a simulated
+    /// network has its own.
+    pub topology: Option<Arc<Topology>>,
     /// What takes a sentence for each fault that is applied.
     pub fault_log: Option<StepHook>,
     /// Where the report of the faults is written to.
@@ -105,6 +109,9 @@ pub enum OpenError {
     /// The fault plan makes no sense.
     #[error("the fault plan cannot be used: {0}")]
     Faults(#[from] PlanError),
+    /// The switches cannot be used.
+    #[error("the topology cannot be used: {0}")]
+    Topology(String),
     /// The device refused.
     #[error(transparent)]
     Hca(#[from] HcaError),
@@ -122,6 +129,7 @@ impl Opening {
             call_rules: None,
             shuffle: None,
             link: None,
+            topology: None,
             fault_log: None,
             fault_report: None,
             names_device: false,
@@ -147,10 +155,11 @@ impl Opening {
     /// # Errors
     /// See [`OpenError`].
     pub fn on_udp(mut self, network: &UdpNetwork) -> Result<Opened, OpenError> {
+        let switching = self.topology.take().map(|topology| self.switching(&topology)).transpose()?;
         let mut udp = UdpConfig::new(network.address);
         udp.buffer_bytes = network.buffer_bytes.unwrap_or(udp.buffer_bytes);
         let mut notice = None;
-        let port: Box<dyn Port> = if network.exclusive {
+        let mut port: Box<dyn Port> = if network.exclusive {
             self.hca.process = ProcessIndex::NONE;
             Box::new(UdpPort::bind(&udp).map_err(OpenError::Port)?)
         } else {
@@ -174,10 +183,21 @@ impl Opening {
             }
         };
         let clock = Clock::monotonic();
+        if let Some(switching) = switching {
+            port = Box::new(SwitchedPort::new(port, &switching, &clock));
+        }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_base_ns = (since_1970.as_nanos() as u64).wrapping_sub(clock.now_ns());
         let hca = self.on_port(port, clock, time_base_ns)?;
         Ok(Opened { hca, notice })
+    }
+
+    /// The switches behind which the device is.
+    fn switching(&self, topology: &Arc<Topology>) -> Result<Switching, OpenError> {
+        topology.check().map_err(OpenError::Topology)?;
+        let own: Vec<IpAddr> = self.hca.gids.iter().map(|entry| entry.ip).collect();
+        topology.check_device(&self.hca.name, &own).map_err(OpenError::Topology)?;
+        switches(topology).map_err(OpenError::Share)
     }
 
     /// Opens it on the simulated network of a world, in virtual time.

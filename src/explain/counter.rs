@@ -329,19 +329,25 @@ pub(super) const COUNTERS: &[Entry] = &[
     ),
     counter(
         "link_queued",
-        "A packet waited in a queue of the device's link, behind others.",
-        &["The link has a rate (--rate, PUMICE_LINK, [link]), and more comes than it carries."],
+        "A packet waited in a queue of the device's link, or of a switch, behind others.",
+        &[
+            "The link has a rate (--rate, PUMICE_LINK, [link]), and more comes than it carries.",
+            "A topology (--topology) has switches: their ports have a rate.",
+        ],
         NO_ERROR,
     ),
     counter(
         "link_dropped",
-        "A packet came to the device's link, found the queue of the link full, and was dropped.",
+        "A packet came to the device's link, or one of its own to a switch, found the queue full, and was dropped.",
         &["Senders together are faster than the link (incast), for longer than its queue holds."],
-        &["--queue, --rate and --ecn; whether the senders react to congestion notifications."],
+        &[
+            "--queue, --rate and --ecn; whether the senders react to congestion notifications.",
+            "pumice topology FILE says which port of the switches dropped.",
+        ],
     ),
     counter(
         "link_marked",
-        "A packet joined the queue of the device's link above the ECN threshold, and was marked.",
+        "A packet joined the queue of the device's link, or of a switch, above the ECN threshold, and was marked.",
         &["More comes than the link carries."],
         &["rx_congestion_marked and tx_cnp count what follows from it."],
     ),

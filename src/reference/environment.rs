@@ -60,6 +60,7 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
              set by `--rate`, `--delay`, `--jitter`, `--queue` and `--ecn`",
         ),
     ),
+    (settings::TOPOLOGY, Opt("--topology")),
     (settings::LOG, Opt("--log")),
     (settings::EXPLAIN, Sentence("The older way to say PUMICE_LOG=warn: set to anything but nothing or 0")),
 ];

@@ -107,7 +107,15 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
         .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
     let profile = settings.load_profile().map_err(refuse)?;
     settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
+    let topology = settings.load_topology().map_err(refuse)?;
     for device in settings.device_descriptions(&profile, &found).map_err(refuse)? {
+        if let (Some(topology), Some(file)) = (&topology, &settings.topology) {
+            let gids = device.gid_entries(&found).map_err(refuse)?;
+            let addresses: Vec<_> = gids.iter().map(|entry| entry.ip).collect();
+            topology.check_device(&device.name, &addresses).map_err(|problem| {
+                refuse(SettingError::new(settings::TOPOLOGY, file.to_string_lossy(), problem))
+            })?;
+        }
         if device.gid_entries(&found).map_err(refuse)?.is_empty() {
             let sentence =
                 "no interface that is up has an address: bring one up, `ip link set lo up` is enough";

@@ -151,6 +151,10 @@ pub(crate) struct RunOptions {
     pub(crate) wire: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
+    /// Put the device behind the switches of this TOML file, which it shares with all programs that name the
+    /// same ones; see docs/topology.md
+    #[arg(long, value_name = "FILE")]
+    pub(crate) topology: Option<PathBuf>,
     /// Look like another device: default, rxe, connectx, dgx-h100 (eight of them), laptop (two), two-port,
     /// or a TOML file
     #[arg(long, value_name = "PROFILE")]
@@ -204,6 +208,9 @@ impl RunOptions {
         .flatten()
         .collect();
         set.extend(self.link.value().map(|value| (settings::LINK, value)));
+        if let Some(file) = &self.topology {
+            set.push((settings::TOPOLOGY, absolute(file)?));
+        }
         // The environment may hold relative paths as well; they are the program's business.
         if let Some(file) = &self.capture {
             set.push((settings::CAPTURE, absolute(file)?));
@@ -256,6 +263,7 @@ impl RunOptions {
             settings::CHECK_FORMAT => ("--check-format", self.check.check_format.is_some()),
             settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
             settings::WIRE => ("--wire", self.wire.is_some()),
+            settings::TOPOLOGY => ("--topology", self.topology.is_some()),
             settings::LINK => return self.link.option(),
             settings::LOG => ("--log", self.log.is_some()),
             _ => return None,

@@ -153,7 +153,7 @@ pub use pumice_device::memory::WindowType;
 pub use pumice_device::objects::async_event::AsyncElement;
 pub use pumice_device::objects::srq::SrqAttributes;
 pub use pumice_device::port::{
-    EcnMarking, Fabric, FabricConfig, FabricStats, Link, LinkDirection, PortError,
+    EcnMarking, Fabric, FabricConfig, FabricStats, Link, LinkDirection, PortError, Topology,
 };
 pub use pumice_device::settings::Wire;
 pub use pumice_transport::host::Counter;

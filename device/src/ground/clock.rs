@@ -31,6 +31,14 @@ impl Clock {
         }
     }
 
+    /// What the clock that all processes of the host share says at the origin; 0 in virtual time.
+    pub(crate) fn origin_ns(&self) -> u64 {
+        match self {
+            Clock::Monotonic { origin_ns } => *origin_ns,
+            Clock::Virtual(_) => 0,
+        }
+    }
+
     /// Whether a background thread may follow this clock.
     pub fn is_virtual(&self) -> bool {
         matches!(self, Clock::Virtual(_))

@@ -1,8 +1,8 @@
 //! Ports: where GSO batches leave the device and come back.
 //!
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
-//! time. [`FaultPort`], [`TapPort`], [`LinkPort`] and [`TwoPorts`] are layers: ports around a port
-//! ([`PortLayer`]).
+//! time. [`FaultPort`], [`TapPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports around a
+//! port ([`PortLayer`]).
 //! [`ProcessGroup`] is what a port that several processes share does besides. [`RawUdp`] is the yardstick for
 //! benchmarks: the same kind of socket with no protocol on top.
 
@@ -17,7 +17,9 @@ mod limits;
 pub(crate) mod link;
 mod nowhere;
 pub(crate) mod segments;
+mod switched;
 mod tap;
+pub(crate) mod topology;
 mod traits;
 mod two_ports;
 mod udp;
@@ -27,13 +29,16 @@ pub use batch::{GsoBatch, Received, TransmitError};
 pub use capture::CaptureSubscriber;
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
-pub use fabric::{QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};
 pub use fault::{FaultPort, FaultStats};
 pub use group::{Commons, Forwarded, Order, PortCondition, ProcessGroup};
 pub use limits::{PacketCost, Peer, PeerMedium, PortLimits};
 pub use link::{EcnMarking, Link, LinkDirection, LinkPort, LinkQueue, Passage, QueueFull, wire_bytes};
 pub(crate) use nowhere::Nowhere;
+pub use switched::{PORT_WORDS, SwitchWords, SwitchedPort, Switching};
 pub use tap::TapPort;
+pub use topology::{
+    QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyHost, TopologyKind,
+};
 pub use traits::{LinkChange, Port, PortLayer};
 pub use two_ports::TwoPorts;
 pub use udp::{PortError, RawUdp, RawWait, UdpConfig, UdpCounters, UdpPort};

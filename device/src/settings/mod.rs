@@ -64,13 +64,15 @@ pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 pub const WIRE: &str = "PUMICE_WIRE";
 /// The link of the devices.
 pub const LINK: &str = "PUMICE_LINK";
+/// File with the switches between this user's processes on this host.
+pub const TOPOLOGY: &str = "PUMICE_TOPOLOGY";
 /// How much is explained on standard error.
 pub const LOG: &str = "PUMICE_LOG";
 /// The older way to say PUMICE_LOG=warn: set to anything but nothing or 0.
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 25] = [
+pub const VARIABLES: [&str; 26] = [
     ADDR,
     DEVICE,
     DEVICES,
@@ -94,6 +96,7 @@ pub const VARIABLES: [&str; 25] = [
     CHECK_MARK,
     WIRE,
     LINK,
+    TOPOLOGY,
     LOG,
     EXPLAIN,
 ];
@@ -168,6 +171,9 @@ pub struct Settings {
     pub link: LinkSettings,
     /// The same as it was written.
     pub link_text: String,
+    /// A file with a topology: the switches between this user's processes. A port reads it
+    /// ([`Topology::parse`](crate::port::Topology::parse)).
+    pub topology: Option<PathBuf>,
     /// How much is explained on standard error.
     pub log: Log,
 }
@@ -215,6 +221,7 @@ impl Settings {
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
             link_text: text(LINK)?.unwrap_or_default(),
+            topology: path(TOPOLOGY).map(PathBuf::from),
             link: text(LINK)?.map_or_else(|| Ok(LinkSettings::default()), |value| link(&value))?,
             log: match text(LOG)? {
                 Some(value) => {

@@ -73,6 +73,7 @@ mod services;
 mod simulation;
 mod sockets;
 mod steering;
+mod switches;
 pub(crate) mod system;
 mod trial;
 mod turns;
@@ -90,6 +91,7 @@ pub use medium::Medium;
 pub use places::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 pub use report::{Report, reports};
+pub use switches::switches;
 pub use trial::{RingObstacle, try_ring};
 
 /// The file beside the registry of a UDP port with what the processes of this user count, which the counters

@@ -121,6 +121,51 @@ fn pingpong_over_links_takes_their_delays() {
     }
 }
 
+/// Four processes: two clients on hosts of their own, and two servers that share the third host and the port
+/// of the switch that leads to it. Each client's pings take their time there, and all processes count in one
+/// place.
+#[test]
+fn pingpong_of_two_clients_over_one_switch() {
+    const BYTES: u64 = 1 << 16;
+    const ROUNDS: u64 = 20;
+    for wire in ["auto", "udp"] {
+        let hosts = [kit::address(), kit::address(), kit::address()];
+        let list = hosts.map(|host| format!("\"{host}\"")).join(", ");
+        let text = format!(
+            "kind = \"star\"\nhosts = [{list}]\n[link]\nrate_mbps = 100\ndelay_ns = 10000\n[switch]\n\
+             queue_bytes = 4000000\n"
+        );
+        let file = kit::scratch("topology").join("star.toml");
+        std::fs::write(&file, &text).unwrap();
+        let settings = [("PUMICE_TOPOLOGY", file.to_str().unwrap()), ("PUMICE_WIRE", wire)];
+        let (bytes, rounds) = (BYTES.to_string(), ROUNDS.to_string());
+        let arguments = ["-s", &bytes, "-n", &rounds];
+        let texts: Vec<Option<String>> = std::thread::scope(|scope| {
+            let run = |client| {
+                let addresses = [hosts[2], hosts[client]];
+                pair_with(addresses, "ibv_rc_pingpong", &arguments, None, &settings)
+            };
+            let both: Vec<_> = [0, 1].map(|client| scope.spawn(move || run(client))).into_iter().collect();
+            both.into_iter().map(|one| one.join().expect("it runs to its end")).collect()
+        });
+        let topology = std::sync::Arc::new(pumice_device::port::Topology::parse(&text).unwrap());
+        let ports = pumice_device::share::switches(&topology).unwrap().queues();
+        for text in texts {
+            let Some(text) = text else { return };
+            let per_iteration =
+                text.lines().find_map(|line| line.strip_suffix(" usec/iter")?.rsplit(' ').next());
+            let us: f64 = per_iteration.and_then(|number| number.parse().ok()).expect("it says so");
+            // Ping and pong, 80 ns a byte. The first ping leaves before the program looks at its clock.
+            let least = 2.0 * BYTES as f64 * 0.08 * (ROUNDS - 1) as f64 / ROUNDS as f64;
+            assert!(us >= least, "{wire}: {text}");
+        }
+        for (port, pairs) in [(0, 1), (1, 1), (2, 2), (3, 1), (4, 1), (5, 2)] {
+            assert!(ports[port].sent_bytes >= pairs * ROUNDS * BYTES, "{wire}: {ports:?}");
+            assert_eq!(ports[port].dropped, 0, "{wire}: {ports:?}");
+        }
+    }
+}
+
 /// The server's last message is delayed for longer than the server lives; the client waits for it.
 #[test]
 fn a_delayed_packet_outlives_the_process_that_sent_it() {

@@ -56,6 +56,8 @@ class Options(TypedDict, total=False):
     """Queue in front of the link, such as "256KiB"."""
     ecn: Text
     """Length of that queue from which packets are marked."""
+    topology: File
+    """TOML file with the switches between this program and others that name equal ones."""
     profile: File
     """What the device looks like: default, rxe, connectx, dgx-h100, or a TOML file."""
     log: Literal["off", "error", "warn", "info", "debug"]
@@ -146,7 +148,7 @@ _FORMS: dict[str, Callable[[str, object], list[str]]] = {
     **dict.fromkeys(["devices", "seed", "shuffle", "check_exit"], _number),
     **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
-    **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "profile"], _file),
+    **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),
     **dict.fromkeys(["check_report", "suppress"], _file),
     **dict.fromkeys(["rsocket", "sysfs", "no_preload"], _switch),
     "addr": _listed,

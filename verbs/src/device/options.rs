@@ -13,7 +13,7 @@ use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
-use pumice_device::port::Link;
+use pumice_device::port::{Link, Topology};
 use pumice_device::settings::Wire;
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
@@ -50,6 +50,7 @@ pub struct DeviceOptions {
     buffer_bytes: Option<usize>,
     wire: Wire,
     link: Option<Link>,
+    topology: Option<Arc<Topology>>,
     pub(super) of_profile: Option<OfProfile>,
 }
 
@@ -215,6 +216,14 @@ impl DeviceOptions {
         self
     }
 
+    /// Puts the device behind switches, which it shares with this user's other devices and programs that have
+    /// an equal topology. One of its hosts must have an address of the device. A simulation has its switches
+    /// from [`FabricConfig::topology`](crate::FabricConfig), and takes no notice of this.
+    pub fn topology(mut self, topology: Topology) -> DeviceOptions {
+        self.topology = Some(Arc::new(topology));
+        self
+    }
+
     pub(crate) fn open(self, subscriber: Option<Box<dyn Subscriber>>) -> Result<Arc<Hca>> {
         let gids = if self.addresses.is_empty() { machine_gids()? } else { gids_of(&self.addresses)? };
         if gids.is_empty() {
@@ -264,6 +273,7 @@ impl DeviceOptions {
             names_device,
             shuffle,
             link: self.link,
+            topology: self.topology,
             trace: self.trace.map(|file| trace_source(file, self.trace_limit_bytes)),
             ..Opening::new(config)
         };
@@ -287,6 +297,12 @@ impl From<OpenError> for VerbsError {
                 attribute: "faults",
                 problem: format!("cannot be used: {error}"),
                 remedy: "correct the plan",
+            },
+            OpenError::Topology(problem) => VerbsError::Invalid {
+                object: "device",
+                attribute: "topology",
+                problem: format!("cannot be used: {problem}"),
+                remedy: "correct the topology, or give the device the address of one of its hosts",
             },
             OpenError::Hca(error) => VerbsError::refused("device")(error),
         }

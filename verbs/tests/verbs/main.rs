@@ -17,3 +17,4 @@ mod planned;
 mod request;
 mod schedules;
 mod shared;
+mod topology;

@@ -1,8 +1,8 @@
 //! What a simulated network is like, and what happened on it.
 
-use super::switches::Topology;
 use crate::faults::WirePlan;
 use crate::port::link::{EcnMarking, LinkDirection};
+use crate::port::topology::Topology;
 
 /// What the network is like.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use super::config::{FabricConfig, FabricStats};
 use super::network::{Network, lock};
 use super::port::SimPort;
-use super::switches::QueueReport;
 use crate::faults::WirePlan;
+use crate::port::topology::QueueReport;
 
 /// The simulated network. Clones are the same network.
 ///

@@ -1,5 +1,5 @@
-//! A simulated network in virtual time: ports on one switch, or several with queues ([`Topology`]), with the
-//! faults one asks for.
+//! A simulated network in virtual time: ports on one switch, or several with queues
+//! ([`Topology`](super::Topology)), with the faults one asks for.
 //!
 //! Everything is integers and one seeded generator, so the same seed and the same calls give the same bytes
 //! at the same nanoseconds on any machine; [`Fabric::digest`] is the proof.
@@ -18,4 +18,3 @@ mod tests;
 pub use config::{FabricConfig, FabricStats};
 pub use handle::Fabric;
 pub use port::SimPort;
-pub use switches::{QueueReport, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};

@@ -11,13 +11,14 @@ use super::config::{FabricConfig, FabricStats};
 use super::digest::{Digest, Event};
 use super::packet::Packet;
 use super::receive::receive_charge;
-use super::switches::{Outcome, QueueReport, Switches, Transit};
+use super::switches::{Outcome, Switches, Transit};
 use crate::faults::{Fate, WireFaults};
 use crate::ground::random::Random;
 use crate::port::batch::{GsoBatch, TransmitError};
 use crate::port::damage::{damage, payload_bytes};
 use crate::port::link::{LinkQueue, ip_overhead_bytes, wire_bytes};
 use crate::port::segments;
+use crate::port::topology::QueueReport;
 
 /// Packets on their way, all ports together; what is more is lost as if by a full queue.
 const IN_FLIGHT_LIMIT: usize = 1 << 20;
@@ -107,6 +108,9 @@ impl Network {
     pub(super) fn attach(&mut self, addresses: &[IpAddr]) -> usize {
         let index = self.attachments.len();
         self.attachments.push(Attachment { attached: true, ..Attachment::default() });
+        if let Some(switches) = &mut self.switches {
+            switches.attach(addresses);
+        }
         self.owners.extend(addresses.iter().map(|&address| (address, index)));
         index
     }
@@ -243,7 +247,7 @@ impl Network {
     fn enter_switches(&mut self, now_ns: u64, transit: Transit) {
         let Some(switches) = &mut self.switches else { return };
         let from = transit.from;
-        if !switches.has_host(from) || !switches.has_host(transit.to) {
+        if !switches.has_place(from) || !switches.has_place(transit.to) {
             self.stats.unrouted += 1;
             self.digest.note(Event::Unrouted, now_ns, from, from);
         } else if switches.send(now_ns, transit).is_err() {

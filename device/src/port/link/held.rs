@@ -9,12 +9,12 @@ use crate::port::segments;
 
 /// Packets of one batch that wait, one after the other, with what they have in common.
 #[derive(Debug)]
-pub(super) struct Held<C> {
+pub(in crate::port) struct Held<C> {
     /// What the packets have in common, besides their size.
-    pub(super) common: C,
-    pub(super) segment_bytes: usize,
+    pub(in crate::port) common: C,
+    pub(in crate::port) segment_bytes: usize,
     /// The ICRC of each packet was made for its place in the batch that it came in.
-    pub(super) has_icrc: bool,
+    pub(in crate::port) has_icrc: bool,
     bytes: Vec<u8>,
     /// The place of the first packet in the batch that it came in.
     first_place: usize,
@@ -30,7 +30,12 @@ pub(super) struct Held<C> {
 
 impl<C> Held<C> {
     /// A batch without packets yet, the first of which had this place in the batch that it comes from.
-    pub(super) fn new(common: C, segment_bytes: usize, has_icrc: bool, first_place: usize) -> Held<C> {
+    pub(in crate::port) fn new(
+        common: C,
+        segment_bytes: usize,
+        has_icrc: bool,
+        first_place: usize,
+    ) -> Held<C> {
         let (bytes, times_ns) = (Vec::new(), Vec::new());
         Held {
             common,
@@ -45,27 +50,27 @@ impl<C> Held<C> {
         }
     }
 
-    pub(super) fn push(&mut self, packet: &[u8], at_ns: u64) {
+    pub(in crate::port) fn push(&mut self, packet: &[u8], at_ns: u64) {
         self.bytes.extend_from_slice(packet);
         self.times_ns.push(at_ns);
     }
 
     /// Bytes of all packets that came.
-    pub(super) fn len_bytes(&self) -> usize {
+    pub(in crate::port) fn len_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(super) fn packets(&self) -> usize {
+    pub(in crate::port) fn packets(&self) -> usize {
         self.times_ns.len()
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::port) fn is_over(&self) -> bool {
         self.gone >= self.times_ns.len()
     }
 
     /// When the first packets may go on: with all others, or else at most `grain_ns` late, so that packets
     /// that are due one soon after the other go together.
-    pub(super) fn due_ns(&self, grain_ns: u64) -> u64 {
+    pub(in crate::port) fn due_ns(&self, grain_ns: u64) -> u64 {
         let first_ns = self.times_ns.get(self.gone).copied().unwrap_or(u64::MAX);
         if first_ns <= self.released_ns {
             return first_ns;
@@ -75,7 +80,7 @@ impl<C> Held<C> {
     }
 
     /// How many packets may go on now.
-    pub(super) fn due(&mut self, now_ns: u64, grain_ns: u64) -> usize {
+    pub(in crate::port) fn due(&mut self, now_ns: u64, grain_ns: u64) -> usize {
         if self.due_ns(grain_ns) > now_ns {
             return 0;
         }
@@ -85,7 +90,7 @@ impl<C> Held<C> {
 
     /// The next so many packets as a batch of their own: their ICRC is made for their new places, if there
     /// is one, and is made at all if it `needs_icrc`. If they do not go on, the next call gives as many.
-    pub(super) fn next(&mut self, packets: usize, flow: &Flow, needs_icrc: bool) -> &[u8] {
+    pub(in crate::port) fn next(&mut self, packets: usize, flow: &Flow, needs_icrc: bool) -> &[u8] {
         let is_made = self.ready > 0;
         if !is_made {
             self.ready = packets.min(self.times_ns.len() - self.gone.min(self.times_ns.len()));
@@ -107,12 +112,12 @@ impl<C> Held<C> {
     }
 
     /// All packets that have not gone on, as they came.
-    pub(super) fn rest(&self) -> &[u8] {
+    pub(in crate::port) fn rest(&self) -> &[u8] {
         self.bytes.get(self.range().start..).unwrap_or_default()
     }
 
     /// The packets of the last [`next`](Held::next) have gone on; how many these were.
-    pub(super) fn go_on(&mut self) -> usize {
+    pub(in crate::port) fn go_on(&mut self) -> usize {
         let gone = std::mem::take(&mut self.ready);
         self.gone += gone;
         gone

@@ -11,7 +11,11 @@ mod port;
 mod tally;
 mod wire;
 
+pub(in crate::port) use held::Held;
 pub use model::{EcnMarking, Link, LinkDirection, LinkQueue, Passage, QueueFull};
+pub(in crate::port) use outbound::{QUEUE_BYTES, RELEASE_ATTEMPTS, send};
+pub(in crate::port) use port::GRAIN_NS;
 pub use port::LinkPort;
+pub(in crate::port) use tally::{MAX_HELD_BYTES, Tally};
 pub(crate) use wire::ip_overhead_bytes;
 pub use wire::wire_bytes;

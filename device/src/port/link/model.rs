@@ -153,14 +153,14 @@ impl LinkDirection {
     }
 
     /// The same, rounded down.
-    fn transmission_floor_ns(&self, wire_bytes: u64) -> u64 {
+    pub(in crate::port) fn transmission_floor_ns(&self, wire_bytes: u64) -> u64 {
         let Some(rate) = self.rate_bits_per_second else { return 0 };
         let takes_ns = u128::from(wire_bytes) * BITS_PER_BYTE_SECOND / u128::from(rate.max(1));
         u64::try_from(takes_ns).unwrap_or(u64::MAX)
     }
 
     /// How many bytes leave in so many ns, rounded down; 0 for one that is infinitely fast.
-    fn bytes_in(&self, time_ns: u64) -> u64 {
+    pub(in crate::port) fn bytes_in(&self, time_ns: u64) -> u64 {
         let rate = u128::from(self.rate_bits_per_second.map_or(0, |rate| rate.max(1)));
         u64::try_from(u128::from(time_ns) * rate / BITS_PER_BYTE_SECOND).unwrap_or(u64::MAX)
     }

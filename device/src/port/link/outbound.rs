@@ -12,13 +12,13 @@ use super::wire::wire_bytes;
 use crate::port::{GsoBatch, Port, PortLimits, TransmitError};
 
 /// The queue of an adapter that is not told another one.
-const QUEUE_BYTES: u64 = 256 << 10;
+pub(in crate::port) const QUEUE_BYTES: u64 = 256 << 10;
 /// How long to wait after the port below was busy.
 const BUSY_RETRY_NS: u64 = 100_000;
 /// How long to wait before the port below is asked again whether the receiver has room.
 const ROOM_RETRY_NS: u64 = 10_000;
 /// How often a busy port is asked again when all is released at once.
-const RELEASE_ATTEMPTS: usize = 64;
+pub(in crate::port) const RELEASE_ATTEMPTS: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
@@ -132,7 +132,7 @@ impl Outbound {
 ///
 /// # Errors
 /// The port below takes none now: when to try again, in ns from now.
-fn send(
+pub(in crate::port) fn send(
     held: &mut Held<Path>,
     packets: usize,
     now_ns: u64,

@@ -13,7 +13,7 @@ use crate::port::{GsoBatch, LinkChange, Peer, Port, PortLayer, PortLimits, Recei
 
 /// How late packets may be in real time so that they go on with those behind them: a call for each packet
 /// would keep no pace.
-const GRAIN_NS: u64 = 10_000;
+pub(in crate::port) const GRAIN_NS: u64 = 10_000;
 /// Batches that one receive takes from the port below.
 const TAKEN_BATCHES: usize = 64;
 

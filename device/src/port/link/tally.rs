@@ -8,18 +8,18 @@ use crate::counters::Counters;
 
 /// Bytes that are held in each direction at most, those on their way included. Of what is beyond, an arriving
 /// packet is lost, and the device waits with one that leaves.
-pub(super) const MAX_HELD_BYTES: usize = 64 << 20;
+pub(in crate::port) const MAX_HELD_BYTES: usize = 64 << 20;
 /// Where a link counts.
 #[derive(Default)]
-pub(super) struct Tally(Option<Arc<Counters>>);
+pub(in crate::port) struct Tally(Option<Arc<Counters>>);
 
 impl Tally {
     /// The counters of the device behind the link.
-    pub(super) fn of(counters: &Arc<Counters>) -> Tally {
+    pub(in crate::port) fn of(counters: &Arc<Counters>) -> Tally {
         Tally(Some(Arc::clone(counters)))
     }
 
-    pub(super) fn add(&self, counter: Counter, amount: u64) {
+    pub(in crate::port) fn add(&self, counter: Counter, amount: u64) {
         if let Some(counters) = self.0.as_deref().filter(|_| amount > 0) {
             counters.add(counter, amount);
         }

@@ -101,6 +101,7 @@ impl Adapter {
             tag: Some(tag),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
             link: Link::of(&description.link),
+            topology: settings.load_topology()?,
             capture: capture::source(settings, device),
             trace: trace::source(settings, device),
             hca: config,
@@ -197,6 +198,10 @@ fn not_opened(error: OpenError, settings: &Settings) -> Errno {
         OpenError::Capture(error) => capture::refused(settings, &error),
         OpenError::Trace(error) => trace::refused(settings, &error),
         OpenError::Faults(error) => {
+            log_always(&error.to_string());
+            Errno(libc::EINVAL)
+        }
+        OpenError::Topology(_) => {
             log_always(&error.to_string());
             Errno(libc::EINVAL)
         }

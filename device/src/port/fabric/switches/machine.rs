@@ -2,13 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::net::IpAddr;
 
-use super::layout::{Layout, Place};
-use super::report::QueueReport;
-use super::topology::{SwitchPauses, Topology};
 use crate::faults::Fate;
 use crate::port::fabric::packet::Packet;
-use crate::port::link::{LinkDirection, QueueFull};
+use crate::port::link::QueueFull;
+use crate::port::topology::{Layout, LinkSpec, QueueReport, SwitchPauses, Topology};
 
 /// Bytes that the queue of a host has room for: more than the windows of its queue pairs let wait there.
 const HOST_QUEUE_BYTES: u64 = 256 << 20;
@@ -16,7 +15,7 @@ const HOST_QUEUE_BYTES: u64 = 256 << 20;
 const MOST_PACKETS: usize = 1 << 20;
 const ECN_CE: u8 = 0b11;
 
-/// A packet between two hosts.
+/// A packet between two ports of the network.
 #[derive(Debug)]
 pub(in crate::port::fabric) struct Transit {
     pub(in crate::port::fabric) from: usize,
@@ -37,9 +36,7 @@ struct Queued {
 
 #[derive(Debug)]
 struct Link {
-    tail: Place,
-    head: Place,
-    direction: LinkDirection,
+    spec: LinkSpec,
     queue: VecDeque<Queued>,
     /// What is being sent: bytes, and the link that brought it.
     sending: Option<(u64, Option<usize>)>,
@@ -102,11 +99,13 @@ impl Ord for Event {
 /// All switches of a network and the links between them and the hosts.
 #[derive(Debug)]
 pub(in crate::port::fabric) struct Switches {
+    topology: Topology,
     layout: Layout,
+    /// The host that each port of the network is.
+    hosts: Vec<Option<usize>>,
     links: Vec<Link>,
     /// Bytes that each switch holds.
     held_bytes: Vec<u64>,
-    queue_bytes: u64,
     buffer_bytes: u64,
     pause: Option<SwitchPauses>,
     events: BinaryHeap<Reverse<Event>>,
@@ -120,38 +119,23 @@ impl Switches {
         let nothing = Topology { hosts: 0, ..Topology::star(0, topology.link) };
         let topology = if topology.check().is_ok() { topology } else { &nothing };
         let layout = Layout::of(topology);
-        let ends = layout.links();
-        let links = ends.into_iter().zip(0u64..).map(|((tail, head), number)| {
-            let to_host = matches!(tail, Place::Host(_)) || matches!(head, Place::Host(_));
-            let kind = if to_host { topology.link } else { topology.uplink() };
-            // A host does not mark its own packets.
-            let ecn = topology.queues.ecn.filter(|_| !matches!(tail, Place::Host(_)));
-            let direction = LinkDirection {
-                rate_bits_per_second: Some(u64::from(kind.rate_mbps) * 1_000_000),
-                delay_ns: kind.delay_ns,
-                seed: topology.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-                ecn,
-                ..LinkDirection::NONE
-            };
-            Link {
-                tail,
-                head,
-                direction,
-                queue: VecDeque::new(),
-                sending: None,
-                is_paused: false,
-                asked: false,
-                held_bytes: 0,
-                joined: 0,
-                bytes: 0,
-                report: Counts::default(),
-            }
+        let links = layout.links(topology).into_iter().map(|spec| Link {
+            spec,
+            queue: VecDeque::new(),
+            sending: None,
+            is_paused: false,
+            asked: false,
+            held_bytes: 0,
+            joined: 0,
+            bytes: 0,
+            report: Counts::default(),
         });
         Switches {
             links: links.collect(),
             held_bytes: vec![0; layout.switch_count()],
             layout,
-            queue_bytes: topology.queues.queue_bytes,
+            topology: topology.clone(),
+            hosts: Vec::new(),
             buffer_bytes: topology.queues.buffer_bytes.unwrap_or(u64::MAX),
             pause: topology.queues.pause,
             events: BinaryHeap::new(),
@@ -160,9 +144,24 @@ impl Switches {
         }
     }
 
-    /// Whether there is a place for the host.
-    pub(in crate::port::fabric) fn has_host(&self, host: usize) -> bool {
-        host < self.layout.hosts
+    /// The next port of the network is attached: the host that has one of its addresses, or else the next
+    /// host.
+    pub(in crate::port::fabric) fn attach(&mut self, addresses: &[IpAddr]) {
+        let host = if self.topology.named.is_empty() {
+            Some(self.hosts.len()).filter(|host| *host < self.layout.hosts)
+        } else {
+            addresses.iter().find_map(|address| self.topology.host_of(*address))
+        };
+        self.hosts.push(host);
+    }
+
+    /// Whether the port has a place.
+    pub(in crate::port::fabric) fn has_place(&self, port: usize) -> bool {
+        self.host(port).is_some()
+    }
+
+    fn host(&self, port: usize) -> Option<usize> {
+        self.hosts.get(port).copied().flatten()
     }
 
     /// A host sends a packet.
@@ -173,7 +172,8 @@ impl Switches {
         if self.packets >= MOST_PACKETS {
             return Err(QueueFull);
         }
-        let link = Layout::link_of(transit.from);
+        let Some(host) = self.host(transit.from) else { return Err(QueueFull) };
+        let link = Layout::link_of(host);
         self.packets += 1;
         self.join(link, None, now_ns, transit)
     }
@@ -203,7 +203,8 @@ impl Switches {
     /// What the queues hold, and what happened to them.
     pub(in crate::port::fabric) fn reports(&self) -> Vec<QueueReport> {
         let report = |link: &Link| QueueReport {
-            name: format!("{} to {}", link.tail.name(), link.head.name()),
+            name: link.spec.name(&self.topology),
+            packets: link.joined,
             bytes: link.bytes,
             most_bytes: link.report.most_bytes,
             sent_bytes: link.report.sent_bytes,
@@ -223,8 +224,8 @@ impl Switches {
         mut transit: Transit,
     ) -> Result<(), QueueFull> {
         let Some(link) = self.links.get_mut(number) else { return Err(self.lose()) };
-        let switch = link.tail.switch(self.layout.leaves);
-        let room = if switch.is_some() { self.queue_bytes } else { HOST_QUEUE_BYTES };
+        let switch = link.spec.tail.switch(self.layout.leaves);
+        let room = if switch.is_some() { link.spec.queue_bytes } else { HOST_QUEUE_BYTES };
         let held = switch.and_then(|switch| self.held_bytes.get_mut(switch));
         let buffered = held.as_ref().map_or(0, |held| **held);
         if link.bytes + transit.bytes > room || buffered + transit.bytes > self.buffer_bytes {
@@ -234,7 +235,7 @@ impl Switches {
         let ordinal = link.joined;
         link.joined += 1;
         let capable = matches!(transit.packet.traffic_class & ECN_CE, 0b01 | 0b10);
-        if capable && link.direction.marks(link.bytes, ordinal) {
+        if capable && link.spec.direction.marks(link.bytes, ordinal) {
             transit.packet.traffic_class |= ECN_CE;
             link.report.marked += 1;
         }
@@ -257,7 +258,7 @@ impl Switches {
         link.held_bytes += bytes;
         let stops = self.pause.is_some_and(|pause| link.held_bytes > pause.xoff_bytes);
         if stops && !std::mem::replace(&mut link.asked, true) {
-            let at_ns = now_ns.saturating_add(link.direction.delay_ns);
+            let at_ns = now_ns.saturating_add(link.spec.direction.delay_ns);
             self.plan(at_ns, Happening::Pauses(number, true));
         }
     }
@@ -269,7 +270,7 @@ impl Switches {
         link.held_bytes = link.held_bytes.saturating_sub(bytes);
         let goes_on = self.pause.is_some_and(|pause| link.held_bytes <= pause.xon_bytes);
         if goes_on && std::mem::replace(&mut link.asked, false) {
-            let at_ns = now_ns.saturating_add(link.direction.delay_ns);
+            let at_ns = now_ns.saturating_add(link.spec.direction.delay_ns);
             self.plan(at_ns, Happening::Pauses(number, false));
         }
     }
@@ -282,8 +283,8 @@ impl Switches {
         }
         let Some(Queued { transit, came_by }) = link.queue.pop_front() else { return };
         link.sending = Some((transit.bytes, came_by));
-        let sent_ns = now_ns.saturating_add(link.direction.transmission_ns(transit.bytes));
-        let arrives_ns = sent_ns.saturating_add(link.direction.delay_ns);
+        let sent_ns = now_ns.saturating_add(link.spec.direction.transmission_ns(transit.bytes));
+        let arrives_ns = sent_ns.saturating_add(link.spec.direction.delay_ns);
         self.plan(sent_ns, Happening::Sent(number));
         self.plan(arrives_ns, Happening::Arrives(number, transit));
     }
@@ -293,7 +294,7 @@ impl Switches {
         let Some((bytes, came_by)) = link.sending.take() else { return };
         link.bytes = link.bytes.saturating_sub(bytes);
         link.report.sent_bytes += bytes;
-        let switch = link.tail.switch(self.layout.leaves);
+        let switch = link.spec.tail.switch(self.layout.leaves);
         if let Some(held) = switch.and_then(|switch| self.held_bytes.get_mut(switch)) {
             *held = held.saturating_sub(bytes);
         }
@@ -302,9 +303,10 @@ impl Switches {
     }
 
     fn arrive(&mut self, number: usize, now_ns: u64, transit: Transit) -> Option<Outcome> {
-        let head = self.links.get(number)?.head;
+        let head = self.links.get(number)?.spec.head;
         let from = transit.from;
-        match self.layout.next(head, transit.to, &transit.packet.flow) {
+        let to = self.host(transit.to)?;
+        match self.layout.next(head, to, &transit.packet.flow) {
             Some(next) => {
                 let joined = self.join(next, Some(number), now_ns, transit);
                 joined.is_err().then_some(Outcome::Lost(from))

@@ -6,13 +6,8 @@
 //! sender at that link's tail until it holds less. All of it is events in one order, so that a run is a
 //! function of what is sent.
 
-mod layout;
 mod machine;
-mod report;
 #[cfg(test)]
 mod tests;
-mod topology;
 
 pub(super) use machine::{Outcome, Switches, Transit};
-pub use report::QueueReport;
-pub use topology::{SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};

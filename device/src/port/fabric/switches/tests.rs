@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 
-use super::*;
-use crate::port::{EcnMarking, Fabric, FabricConfig, GsoBatch, Port, SimPort};
+use crate::port::{
+    EcnMarking, Fabric, FabricConfig, GsoBatch, Port, SimPort, SwitchLink, SwitchPauses, SwitchQueues,
+    Topology,
+};
 
 /// 8 Gbit/s: a packet of 1000 bytes on the link takes a microsecond.
 const LINK: SwitchLink = SwitchLink { rate_mbps: 8_000, delay_ns: 500 };
@@ -151,38 +153,18 @@ fn a_port_without_a_place_reaches_no_other() {
 }
 
 #[test]
-fn what_is_wrong_with_a_topology_is_said_in_a_sentence() {
-    let star = "kind = \"star\"\nhosts = 2\n[link]\nrate_mbps = 1000\ndelay_ns = 1\n";
-    let queue = "[switch]\nqueue_bytes = 100000\n";
-    assert_eq!(Topology::parse(&format!("{star}{queue}")).unwrap().hosts, 2);
-    for (text, part) in [
-        ("kind = \"ring\"".to_owned(), "line 1: unknown variant `ring`, expected `star` or `two-tier`"),
-        (format!("{star}speed = 1\n{queue}"), "line 6: unknown field `speed`"),
-        (star.to_owned(), "missing field `switch`"),
-        (format!("leaves = 1\n{star}{queue}"), "a star has one switch"),
-        (
-            format!("{star}{queue}").replace("hosts = 2", "hosts = 0"),
-            "hosts is 0, and must be from 1 to 1024",
-        ),
-        (format!("{star}{queue}").replace("star", "two-tier"), "leaves is 0, and must be from 1 to 64"),
-        (
-            format!("leaves = 2\nspines = 1\n{star}{queue}")
-                .replace("star", "two-tier")
-                .replace("hosts = 2", "hosts = 3"),
-            "3 hosts cannot be shared out evenly among 2 leaves",
-        ),
-        (format!("{star}{queue}").replace("1000\n", "0\n"), "link.rate_mbps is 0"),
-        (
-            format!("{star}{queue}[switch.ecn]\nmin_bytes = 9\nmax_bytes = 8\nmost_ppm = 1\n"),
-            "min_bytes 9 is above",
-        ),
-        (format!("{star}{queue}[switch.pause]\nxoff_bytes = 8\nxon_bytes = 8\n"), "xon_bytes 8 is not below"),
-        (
-            format!("{star}{queue}[switch.pause]\nxoff_bytes = 100000\nxon_bytes = 8\n"),
-            "a queue of 100000 bytes is full before 100000 bytes pause",
-        ),
-    ] {
-        let sentence = Topology::parse(&text).unwrap_err();
-        assert!(sentence.contains(part) && !sentence.contains('\n'), "{text}\n{sentence}");
-    }
+fn a_host_with_an_address_has_its_own_place_and_cable() {
+    let text = "kind = \"star\"\nhosts = [\"10.0.0.2\", { address = \"10.0.0.1\", rate_mbps = 4000 }]\n\
+                [link]\nrate_mbps = 8000\ndelay_ns = 500\n[switch]\nqueue_bytes = 100000\n";
+    let (fabric, mut ports) = network(Topology::parse(text).unwrap());
+    ports.push(fabric.attach(&[address(2)]));
+    send(&mut ports, 0, &path(0, 1, ROCE_PORT), 7);
+    // Two microseconds on its own cable.
+    assert_eq!(arrivals(&fabric, &mut ports[1]), [(2_000 + 500 + 1_000 + 500, 7, 2)]);
+    let names: Vec<String> = fabric.queues().into_iter().map(|queue| queue.name).collect();
+    let expected = ["host 10.0.0.2 to leaf 0", "host 10.0.0.1 to leaf 0"];
+    assert_eq!(names[..2], expected);
+    assert_eq!((names[2].as_str(), fabric.queues()[1].packets), ("leaf 0 to host 10.0.0.2", 1));
+    send(&mut ports, 9_000, &path(2, 0, ROCE_PORT), 1);
+    assert_eq!(fabric.stats().unrouted, 1, "no host of the list");
 }

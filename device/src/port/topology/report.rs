@@ -1,10 +1,12 @@
 //! What is told of a queue.
 
-/// A queue in front of a link of a simulated network with switches, and what happened to it so far.
+/// A queue in front of a link between hosts and switches, and what happened to it so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueReport {
     /// Where the link leads from and to, such as `leaf 0 to host 3`.
     pub name: String,
+    /// Packets that joined it.
+    pub packets: u64,
     /// Bytes that wait or are being sent.
     pub bytes: u64,
     /// The most there were.

@@ -1,0 +1,190 @@
+//! A topology as a TOML text, and the line of what is wrong in it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de::value::MapAccessDeserializer};
+use toml::de::{DeTable, DeValue};
+
+use crate::settings::{SettingError, Settings, TOPOLOGY};
+
+use super::value::{MAX_HOSTS, Problem, SwitchLink, SwitchQueues, Topology, TopologyHost, TopologyKind};
+
+/// Bytes of a file that are read: a host and its cable take a hundred.
+const MAX_FILE_BYTES: u64 = 1 << 18;
+
+/// What the text says, name for name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    kind: TopologyKind,
+    hosts: Hosts,
+    #[serde(default)]
+    leaves: u16,
+    #[serde(default)]
+    spines: u16,
+    #[serde(default)]
+    seed: u64,
+    link: SwitchLink,
+    uplink: Option<SwitchLink>,
+    switch: SwitchQueues,
+}
+
+/// `hosts = 8`, or a list of addresses and tables.
+enum Hosts {
+    Number(u16),
+    Named(Vec<TopologyHost>),
+}
+
+impl<'de> Deserialize<'de> for Hosts {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Hosts, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Hosts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of hosts, or a list of their addresses")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Hosts, E> {
+                let out_of_range =
+                    || E::custom(format!("hosts is {number}, and must be from 1 to {MAX_HOSTS}"));
+                u16::try_from(number).map(Hosts::Number).map_err(|_| out_of_range())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Hosts, A::Error> {
+                let mut hosts = Vec::new();
+                while let Some(Item(host)) = list.next_element()? {
+                    hosts.push(host);
+                }
+                Ok(Hosts::Named(hosts))
+            }
+        }
+        input.deserialize_any(Either)
+    }
+}
+
+/// A host of the list.
+struct Item(TopologyHost);
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Item, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Item;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the address of a host as a text, or a table with address and more")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Item, E> {
+                Ok(Item(TopologyHost::at(address(text).map_err(E::custom)?)))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Item, A::Error> {
+                let own = OwnCable::deserialize(MapAccessDeserializer::new(table))?;
+                let OwnCable { address: text, rate_mbps, delay_ns, queue_bytes } = own;
+                let address = address(&text).map_err(de::Error::custom)?;
+                Ok(Item(TopologyHost { address, rate_mbps, delay_ns, queue_bytes }))
+            }
+        }
+        input.deserialize_any(Either)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OwnCable {
+    address: String,
+    rate_mbps: Option<u32>,
+    delay_ns: Option<u64>,
+    queue_bytes: Option<u64>,
+}
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no address of a host: write one as \"127.0.0.2\" or \"fd00::2\""))
+}
+
+impl Topology {
+    /// The topology that a TOML text says.
+    ///
+    /// # Errors
+    /// A sentence: what is wrong in which line, or why there is no such network.
+    pub fn parse(text: &str) -> Result<Topology, String> {
+        let said: Text = toml::from_str(text).map_err(|error| crate::profile::sentence(&error, text))?;
+        let Text { kind, hosts, leaves, spines, seed, link, uplink, switch: queues } = said;
+        let (hosts, named) = match hosts {
+            Hosts::Number(number) => (number, Vec::new()),
+            Hosts::Named(named) => (u16::try_from(named.len()).unwrap_or(u16::MAX), named),
+        };
+        let topology = Topology { kind, hosts, named, leaves, spines, seed, link, uplink, queues };
+        topology.examine().map_err(|Problem { key, said }| match line_of(&key, text) {
+            Some(line) => format!("line {line}: {said}"),
+            None => said,
+        })?;
+        Ok(topology)
+    }
+
+    /// The topology that a file says.
+    ///
+    /// # Errors
+    /// A sentence without the file's name, and an errno: EINVAL if what it says is wrong.
+    pub fn load(file: &Path) -> Result<Topology, (String, i32)> {
+        let mut text = String::new();
+        let opened = File::open(file);
+        let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
+        if let Err(error) = read {
+            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+            return Err((format!("the file cannot be read: {error}"), errno));
+        }
+        if text.len() as u64 > MAX_FILE_BYTES {
+            let said = format!("it has more than {MAX_FILE_BYTES} bytes, which no topology needs");
+            return Err((said, libc::EINVAL));
+        }
+        Topology::parse(&text).map_err(|said| (said, libc::EINVAL))
+    }
+}
+
+impl Settings {
+    /// The topology that the settings name, if they name one.
+    ///
+    /// # Errors
+    /// It is wrong: EINVAL; the file cannot be read: what the system says.
+    pub fn load_topology(&self) -> Result<Option<Arc<Topology>>, SettingError> {
+        let Some(file) = &self.topology else { return Ok(None) };
+        let refused = |(problem, errno): (String, i32)| {
+            SettingError::new(TOPOLOGY, file.to_string_lossy(), problem).with_errno(errno)
+        };
+        Topology::load(file).map(Arc::new).map(Some).map_err(refused)
+    }
+}
+
+/// The line of a key such as `link.rate_mbps` or `hosts.3`; of the table around it if it is not there.
+fn line_of(key: &str, text: &str) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    let mut steps = key.split('.');
+    let first = steps.next()?;
+    let (name, mut value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == first)?;
+    let mut begins = name.span().start;
+    for step in steps {
+        let next = match value.get_ref() {
+            DeValue::Table(table) => table
+                .iter()
+                .find(|(name, _)| name.get_ref() == step)
+                .map(|(name, value)| (name.span(), value)),
+            DeValue::Array(list) => {
+                step.parse().ok().and_then(|place: usize| list.get(place)).map(|value| (value.span(), value))
+            }
+            _ => None,
+        };
+        let Some((span, below)) = next else { break };
+        (begins, value) = (span.start, below);
+    }
+    Some(text.get(..begins)?.matches('\n').count() + 1)
+}

@@ -1,0 +1,71 @@
+//! A topology as a picture of text.
+
+use std::io::{self, Write};
+
+use pumice_device::port::{EcnMarking, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};
+
+/// Draws the switches, the hosts at each, and says what their ports do.
+pub(super) fn write(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
+    let leaves = match topology.kind {
+        TopologyKind::Star => 1,
+        TopologyKind::TwoTier => {
+            let spines: Vec<String> = (0..topology.spines).map(|spine| format!("spine {spine}")).collect();
+            writeln!(out, "{}", spines.join("   "))?;
+            writeln!(out, "  │  {} from each leaf to each spine", cable(topology.uplink()))?;
+            usize::from(topology.leaves)
+        }
+    };
+    for leaf in 0..leaves {
+        let name = match topology.kind {
+            TopologyKind::Star => "switch".to_owned(),
+            TopologyKind::TwoTier => format!("leaf {leaf}"),
+        };
+        let hosts: Vec<usize> =
+            (0..usize::from(topology.hosts)).filter(|host| topology.leaf_of(*host) == leaf).collect();
+        for (row, host) in hosts.iter().enumerate() {
+            let (left, corner) = match (row, hosts.len()) {
+                (0, 1) => (name.as_str(), "───"),
+                (0, _) => (name.as_str(), "─┬─"),
+                (row, all) if row + 1 == all => ("", " └─"),
+                _ => ("", " ├─"),
+            };
+            let width = name.chars().count();
+            writeln!(out, "{left:<width$} {corner} {}", about_host(topology, *host))?;
+        }
+    }
+    writeln!(out, "{}", about_queues(&topology.queues))
+}
+
+fn about_host(topology: &Topology, host: usize) -> String {
+    let named = topology.named.get(host);
+    let name = named.map_or_else(|| format!("host {host}"), |named| named.address.to_string());
+    let own = named.and_then(|named| named.queue_bytes);
+    let queue = own.map(|bytes| format!(", a queue of {bytes} bytes")).unwrap_or_default();
+    format!("{name}  {}{queue}", cable(topology.cable(host)))
+}
+
+fn cable(link: SwitchLink) -> String {
+    let SwitchLink { rate_mbps, delay_ns } = link;
+    format!("{rate_mbps} Mbit/s, {delay_ns} ns")
+}
+
+fn about_queues(queues: &SwitchQueues) -> String {
+    let mut said = format!("each port has a queue of {} bytes", queues.queue_bytes);
+    if let Some(bytes) = queues.buffer_bytes {
+        said += &format!(", of {bytes} bytes that the ports of a switch share");
+    }
+    match queues.ecn {
+        Some(EcnMarking::Ramp { min_bytes, max_bytes, most_ppm }) => {
+            let percent = f64::from(most_ppm) / 10_000.0;
+            said += &format!(", marks from {min_bytes} to {max_bytes} bytes up to {percent} %");
+        }
+        _ => said += ", marks no packet",
+    }
+    match queues.pause {
+        Some(SwitchPauses { xoff_bytes, xon_bytes }) => {
+            said += &format!(", and pauses senders above {xoff_bytes} bytes until {xon_bytes} are left");
+        }
+        None => said += ", and loses what does not fit",
+    }
+    said
+}

@@ -1,0 +1,159 @@
+//! `pumice topology`: switches between programs, checked, drawn, and what their ports counted.
+
+mod draw;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use pumice_device::port::{EcnMarking, QueueReport, Topology, TopologyKind};
+use pumice_device::share;
+use serde::Serialize;
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// Options of `pumice topology`.
+#[derive(Debug, Args)]
+pub(crate) struct TopologyOptions {
+    /// The topology: a TOML file
+    file: PathBuf,
+    /// Set the counters to zero, and forget what waits
+    #[arg(long)]
+    reset: bool,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &TopologyOptions, out: &mut dyn Write) -> CommandResult {
+    let topology = Topology::load(&options.file)
+        .map_err(|(said, _)| CommandError::Usage(format!("{}: {said}", options.file.display())))?;
+    let topology = Arc::new(topology);
+    // Without addresses no program can be a host: there is nothing to count.
+    let ports = if topology.named.is_empty() {
+        Vec::new()
+    } else {
+        let switching =
+            share::switches(&topology).map_err(|error| CommandError::Failed(error.to_string()))?;
+        if options.reset {
+            switching.reset();
+        }
+        switching.queues()
+    };
+    let written = if options.json { json(&topology, &ports, out) } else { text(&topology, &ports, out) };
+    written.map_err(CommandError::Output)?;
+    Ok(Outcome::Good)
+}
+
+fn text(topology: &Topology, ports: &[QueueReport], out: &mut dyn Write) -> std::io::Result<()> {
+    draw::write(topology, out)?;
+    if ports.is_empty() {
+        return writeln!(out, "\nfor simulations: it names no addresses, which programs need");
+    }
+    writeln!(out)?;
+    let width = ports.iter().map(|port| port.name.chars().count()).max().unwrap_or(0).max("port".len());
+    let [packets, bytes, waiting, longest] = ["packets", "bytes", "waiting", "longest"];
+    let [marked, dropped, pauses] = ["marked", "dropped", "pauses"];
+    writeln!(
+        out,
+        "{:<width$} {packets:>11} {bytes:>15} {waiting:>9} {longest:>9} {marked:>9} {dropped:>9} {pauses:>9}",
+        "port"
+    )?;
+    for port in ports {
+        let QueueReport { name, packets, bytes, most_bytes, sent_bytes, marked, dropped, pauses } = port;
+        writeln!(
+            out,
+            "{name:<width$} {packets:>11} {sent_bytes:>15} {bytes:>9} {most_bytes:>9} {marked:>9} \
+             {dropped:>9} {pauses:>9}"
+        )?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    kind: &'static str,
+    leaves: u16,
+    spines: u16,
+    hosts: Vec<Host>,
+    ecn: Option<Ecn>,
+    xoff_bytes: Option<u64>,
+    xon_bytes: Option<u64>,
+    ports: Vec<Port<'a>>,
+}
+
+#[derive(Serialize)]
+struct Host {
+    address: Option<String>,
+    leaf: usize,
+    rate_mbps: u32,
+    delay_ns: u64,
+    queue_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Ecn {
+    min_bytes: u64,
+    max_bytes: u64,
+    most_ppm: u32,
+}
+
+#[derive(Serialize)]
+struct Port<'a> {
+    name: &'a str,
+    packets: u64,
+    sent_bytes: u64,
+    waiting_bytes: u64,
+    longest_bytes: u64,
+    marked: u64,
+    dropped: u64,
+    pauses: u64,
+}
+
+fn json(topology: &Topology, ports: &[QueueReport], out: &mut dyn Write) -> std::io::Result<()> {
+    let host = |place: usize| {
+        let (named, cable) = (topology.named.get(place), topology.cable(place));
+        Host {
+            address: named.map(|host| host.address.to_string()),
+            leaf: topology.leaf_of(place),
+            rate_mbps: cable.rate_mbps,
+            delay_ns: cable.delay_ns,
+            queue_bytes: named.and_then(|host| host.queue_bytes).unwrap_or(topology.queues.queue_bytes),
+        }
+    };
+    let ports = ports
+        .iter()
+        .map(|port| Port {
+            name: &port.name,
+            packets: port.packets,
+            sent_bytes: port.sent_bytes,
+            waiting_bytes: port.bytes,
+            longest_bytes: port.most_bytes,
+            marked: port.marked,
+            dropped: port.dropped,
+            pauses: port.pauses,
+        })
+        .collect();
+    let whole = Whole {
+        kind: match topology.kind {
+            TopologyKind::Star => "star",
+            TopologyKind::TwoTier => "two-tier",
+        },
+        leaves: topology.leaves.max(1),
+        spines: topology.spines,
+        hosts: (0..usize::from(topology.hosts)).map(host).collect(),
+        ecn: match topology.queues.ecn {
+            Some(EcnMarking::Ramp { min_bytes, max_bytes, most_ppm }) => {
+                Some(Ecn { min_bytes, max_bytes, most_ppm })
+            }
+            _ => None,
+        },
+        xoff_bytes: topology.queues.pause.map(|pause| pause.xoff_bytes),
+        xon_bytes: topology.queues.pause.map(|pause| pause.xon_bytes),
+        ports,
+    };
+    serde_json::to_writer(&mut *out, &whole)?;
+    writeln!(out)
+}
