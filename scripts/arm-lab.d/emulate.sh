@@ -73,6 +73,10 @@ test_binary() {
     *) folder=verbs/${2#pumice-} ;;
     esac
     place=$(binaries "$1" "$3")
+    [[ -n $place ]] || {
+        printf 'there is no test program %s\n' "$3"
+        return 1
+    }
     compile_for_arm
     emulate env --chdir="/usr/src/pumice/$folder" "$place" "${@:4}"
 }

@@ -105,6 +105,41 @@ const PORTABLE: &[&str] = &[
 const PROCESSOR_EDGES: &[&str] =
     &["verbs/capi/build.rs", "verbs/sysfs/src/bundled.rs", "verbs/capi/tests/abi.rs", "tests/cli_doctor.rs"];
 
+/// Calls of the kernel that it has on x86-64 alone: other processors have a newer one in the place of each.
+const CALLS_OF_X86_64: &[&str] = &[
+    "access",
+    "alarm",
+    "chmod",
+    "chown",
+    "creat",
+    "dup2",
+    "epoll_create",
+    "epoll_wait",
+    "eventfd",
+    "fork",
+    "getdents",
+    "inotify_init",
+    "link",
+    "lstat",
+    "mkdir",
+    "mknod",
+    "open",
+    "pause",
+    "pipe",
+    "poll",
+    "readlink",
+    "rename",
+    "rmdir",
+    "select",
+    "signalfd",
+    "stat",
+    "symlink",
+    "time",
+    "unlink",
+    "utime",
+    "vfork",
+];
+
 /// Scripts that are about one processor.
 const PROCESSOR_SCRIPTS: &[&str] =
     &["scripts/tsan", "scripts/rxe-lab", "scripts/arm-lab", "scripts/package", "scripts/package.d"];
@@ -200,6 +235,31 @@ fn assembly_has_an_arm_for_every_processor() {
             for processor in ["x86_64", "aarch64", "riscv64"] {
                 if !text.contains(processor) {
                     faults.push(format!("{path} has no assembly for {processor}"));
+                }
+            }
+        }
+    }
+    assert_no(faults);
+}
+
+#[test]
+fn system_calls_are_those_of_every_processor() {
+    let mut faults = Vec::new();
+    for folder in ["device", "verbs", "src"] {
+        for source in files(folder, "rs") {
+            let lines = code_lines(&read(&source));
+            for (index, (number, code)) in lines.iter().enumerate() {
+                let above = index.checked_sub(1).and_then(|above| lines.get(above));
+                if above.is_some_and(|(_, above)| above.contains("cfg(target_arch")) {
+                    continue;
+                }
+                // The name of each call ends where no word goes on.
+                for after in code.split("SYS_").skip(1) {
+                    let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+                    let name = after.split(|character| !is_word(character)).next().unwrap_or_default();
+                    if CALLS_OF_X86_64.contains(&name) {
+                        faults.push(format!("{}:{number} SYS_{name} is on x86-64 alone", source.display()));
+                    }
                 }
             }
         }

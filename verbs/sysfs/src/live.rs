@@ -192,8 +192,9 @@ fn path_of(descriptor: c_int, room: &mut [u8]) -> Option<&[u8]> {
     let mut name = [0_u8; 48];
     name.get_mut(..front.len())?.copy_from_slice(front);
     name.get_mut(front.len()..front.len() + digits.len())?.copy_from_slice(digits);
-    // SAFETY: a C string, and so many bytes that may be written.
-    let length = unsafe { libc::syscall(libc::SYS_readlink, name.as_ptr(), room.as_mut_ptr(), room.len()) };
+    let (from, link, place, bytes) = (libc::AT_FDCWD, name.as_ptr(), room.as_mut_ptr(), room.len());
+    // SAFETY: a C string, and so many bytes that may be written. 64-bit ARM has no readlink.
+    let length = unsafe { libc::syscall(libc::SYS_readlinkat, from, link, place, bytes) };
     room.get(..usize::try_from(length).ok()?)
 }
 
