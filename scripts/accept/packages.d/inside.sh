@@ -84,6 +84,8 @@ remove_package() {
 
 # What pumice has installed, and nothing else, is gone.
 is_as_before() {
+    # pip removes files and the folders they were in, and no folders above; no other file may be there.
+    [[ $kind != wheel ]] || find "$home/venv/share" -type d -empty -delete
     listing >/tmp/after
     diff /tmp/before /tmp/after
 }
@@ -210,8 +212,11 @@ wheel)
                 testing/bin/pip install --no-index --disable-pip-version-check --quiet --find-links /wheels pytest /packages/pumice-*.whl
                 cp -r /module/tests own-tests
                 cd own-tests && PATH=$HOME/testing/bin:$PATH ../testing/bin/python -m pytest -q -p no:cacheprovider . ' \
-                >/tmp/pytest 2>&1 || { cat /tmp/pytest; return 1; }
-            rm -r "$home/testing" "$home/own-tests"
+                >/tmp/pytest 2>&1
+            local status=$?
+            rm -rf "${home:?}/testing" "$home/own-tests"
+            [[ $status == 0 ]] || cat /tmp/pytest
+            return "$status"
         }
         try 'the tests of the Python module pass' pytest
         tail -n 1 /tmp/pytest
