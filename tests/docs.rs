@@ -5,6 +5,7 @@
 //! In front of a block may stand, in one comment with semicolons between them:
 //!
 //! * `not run: REASON`: it is neither run nor compiled,
+//! * `run by: scripts/accept/quick-starts`, beside that: that script carries it out, in a clean Debian,
 //! * `file: NAME`: it is the contents of this file, for the commands of the page,
 //! * `first: COMMANDS`: they run before the block, unseen by readers,
 //! * `may fail`: commands may end with any exit code that is not that of a wrong command line,

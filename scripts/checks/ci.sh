@@ -20,10 +20,10 @@ valid() {
 valid github-actions .github/actions/pumice/action.yml
 valid github-workflows .github/workflows/*.yml
 valid compose-spec docs/deploy/compose/compose.yml
-# The first and the second example of docs/ci.md.
+# The first and the second example of docs/ci.md, and the workflow of the quick start.
 awk -v place="$place" '/^```yaml$/ { inside = 1; number++; next } /^```$/ { inside = 0 } inside { print > (place "/" number ".yml") }' \
-    docs/ci.md
-valid github-workflows "$place/1.yml"
+    docs/ci.md docs/quick-start/github.md
+valid github-workflows "$place/1.yml" "$place/3.yml"
 valid gitlab-ci "$place/2.yml"
 "$python" - docs/deploy/kind/*.yml <<'END'
 import sys

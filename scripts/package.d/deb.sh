@@ -4,14 +4,6 @@
 # second time, and would be built first.
 # shellcheck shell=bash
 
-maintainer='The pumice developers <packages@pumice.invalid>'
-homepage=https://github.com/pumice-rdma/pumice
-
-# in_gzip FILE: at the best level, without name and time.
-in_gzip() {
-    gzip -9 --no-name "$1"
-}
-
 # control_of FOLDER FIELDS...: writes DEBIAN/control and DEBIAN/md5sums.
 control_of() {
     local size
@@ -32,10 +24,10 @@ control_of() {
 }
 
 copyright() {
-    cat <<'TEXT'
+    cat <<TEXT
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: pumice
-Source: https://github.com/pumice-rdma/pumice
+Source: $repository
 
 Files: *
 Copyright: The pumice developers
@@ -50,7 +42,10 @@ package_deb() {
     copy_stage "$root/usr" links
     doc=$root/usr/share/doc/pumice
     mv "$doc/CHANGELOG.md" "$doc/changelog"
-    in_gzip "$doc/changelog"
+    gzip -9 --no-name "$doc/changelog"
+    compressed "$root"
+    # Where Debian's zsh looks for completions of packages.
+    mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
     copyright >"$doc/copyright"
     control_of "$root" pumice \
         "Depends: libc6 (>= $glibc), libgcc-s1" \

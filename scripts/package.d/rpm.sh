@@ -10,7 +10,8 @@ rpm_built() {
     mkdir -p "$top"
     {
         printf 'Name: %s\nVersion: %s\nRelease: 1\n' "$1" "$version"
-        printf 'License: MIT OR Apache-2.0\nURL: https://github.com/pumice-rdma/pumice\n'
+        printf 'License: MIT OR Apache-2.0\nURL: %s\n' "$homepage"
+        [[ -z ${PUMICE_MAINTAINER:-} ]] || printf 'Packager: %s\n' "$PUMICE_MAINTAINER"
         # libpumice.so must not answer for libibverbs.so.1 in other packages: it is found by `pumice run` only.
         printf 'AutoProv: no\n'
         cat
@@ -31,6 +32,7 @@ rpm_built() {
 package_rpm() {
     need rpmbuild rpm
     copy_stage "$work/rpm-files/usr" links
+    compressed "$work/rpm-files"
     dated "$work/rpm-files"
     rpm_built pumice "$work/rpm-files" w9.xzdio <<'SPEC'
 Summary: RDMA network adapter that consists of software only
@@ -53,6 +55,10 @@ cp -a %{staged}/. %{buildroot}
 %doc /usr/share/doc/pumice/CHANGELOG.md
 %license /usr/share/doc/pumice/LICENSE-APACHE
 %license /usr/share/doc/pumice/LICENSE-MIT
+%doc /usr/share/man/man1/pumice*.1.gz
+/usr/share/bash-completion/completions/pumice
+/usr/share/zsh/site-functions/_pumice
+/usr/share/fish/vendor_completions.d/pumice.fish
 SPEC
     made "$out/pumice-$version-1.$machine.rpm" 8
 

@@ -2,7 +2,7 @@
 
     wheel.py --version VERSION --tag TAG --stage FOLDER --module FOLDER --out FILE
 
-FOLDER of --stage has bin and lib as below a prefix: installers put `NAME.data/scripts` into bin and `NAME.data/data` into the
+FOLDER of --stage has bin, lib and share as below a prefix: installers put `NAME.data/scripts` into bin and `NAME.data/data` into the
 prefix, so the program finds its libraries in ../lib/pumice, as in all packages of pumice. FOLDER of --module has pyproject.toml.
 
 A wheel is a zip file with three files about it, and build backends add to theirs the time of the build, or build the program
@@ -61,6 +61,11 @@ def contents(options: argparse.Namespace) -> dict[str, tuple[bytes, int]]:
         files[f"{name}.data/scripts/{path.name}"] = (path.read_bytes(), 0o755)
     for path in (options.stage / "lib/pumice").iterdir():
         files[f"{name}.data/data/lib/pumice/{path.name}"] = (path.read_bytes(), 0o755)
+    # Completions and manual pages; the licences are in the wheel's own folder.
+    for path in (options.stage / "share").rglob("*"):
+        inside = path.relative_to(options.stage)
+        if path.is_file() and inside.parts[1] != "doc":
+            files[f"{name}.data/data/{inside}"] = (path.read_bytes(), 0o644)
     about = {
         "METADATA": metadata(project, options.version, (options.module / project["readme"]).read_text()),
         "WHEEL": f"Wheel-Version: 1.0\nGenerator: pumice\nRoot-Is-Purelib: false\nTag: {options.tag}\n",

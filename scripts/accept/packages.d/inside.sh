@@ -84,6 +84,8 @@ remove_package() {
 
 # What pumice has installed, and nothing else, is gone.
 is_as_before() {
+    # pip removes files and the folders they were in, and no folders above; no other file may be there.
+    [[ $kind != wheel ]] || find "$home/venv/share" -type d -empty -delete
     listing >/tmp/after
     diff /tmp/before /tmp/after
 }
@@ -145,6 +147,27 @@ linked() {
 }
 try 'through a link it works as well' linked
 
+# Manual pages and completions are where man and the shells look; bash completes with its own.
+case $kind in
+deb) texts=/usr/share zsh_folder=vendor-completions page=pumice-run.1.gz ;;
+rpm) texts=/usr/share zsh_folder=site-functions page=pumice-run.1.gz ;;
+tar) texts=$home/.local/share zsh_folder=site-functions page=pumice-run.1 ;;
+wheel) texts=$home/venv/share zsh_folder=site-functions page=pumice-run.1 ;;
+esac
+completes() {
+    # shellcheck disable=SC2016 # expanded by the user's shell
+    as_user bash -euc 'source "$1"; complete -p pumice >/dev/null; COMP_WORDS=(pumice expl) COMP_CWORD=1; _pumice pumice expl pumice
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$texts/bash-completion/completions/pumice" | grep -qx explain
+}
+has_texts() {
+    zcat -f "$texts/man/man1/$page" | grep -q '^\.TH' && zcat -f "$texts/man/man1/$page" | grep -q 'loss' &&
+        grep -q '^#compdef pumice' "$texts/zsh/$zsh_folder/_pumice" && grep -q '^complete -c pumice' "$texts/fish/vendor_completions.d/pumice.fish"
+}
+if [[ $kind != oci ]]; then
+    try 'bash completes its commands' completes
+    try 'completions of zsh and fish, and manual pages, are in their places' has_texts
+fi
+
 case $kind in
 deb | rpm)
     owned_links() {
@@ -168,6 +191,12 @@ tar)
         [[ $? == 1 && $(cat "$home/other/bin/pumice") == mine ]] && grep -q "other/bin/pumice is there" /tmp/refused && rm -r "$home/other"
     }
     try 'a program of another origin is not overwritten' refuses
+    keeps() {
+        as_user sh -euc 'mkdir -p kept/share/fish/vendor_completions.d && echo mine >kept/share/fish/vendor_completions.d/pumice.fish
+            unpacked/install kept && test -f kept/share/man/man1/pumice.1 && kept/lib/pumice/uninstall' >/dev/null &&
+            [[ $(cd "$home/kept" && find . -type f) == ./share/fish/vendor_completions.d/pumice.fish ]] && rm -r "$home/kept"
+    }
+    try 'a completion that is there stays, when it is installed and when it is removed' keeps
     read_only() { as_user unpacked/install /usr 2>/tmp/refused; [[ $? == 1 ]] && grep -q 'name a folder of your own' /tmp/refused; }
     try 'a folder that may not be written is refused' read_only
     ;;
@@ -183,8 +212,11 @@ wheel)
                 testing/bin/pip install --no-index --disable-pip-version-check --quiet --find-links /wheels pytest /packages/pumice-*.whl
                 cp -r /module/tests own-tests
                 cd own-tests && PATH=$HOME/testing/bin:$PATH ../testing/bin/python -m pytest -q -p no:cacheprovider . ' \
-                >/tmp/pytest 2>&1 || { cat /tmp/pytest; return 1; }
-            rm -r "$home/testing" "$home/own-tests"
+                >/tmp/pytest 2>&1
+            local status=$?
+            rm -rf "${home:?}/testing" "$home/own-tests"
+            [[ $status == 0 ]] || cat /tmp/pytest
+            return "$status"
         }
         try 'the tests of the Python module pass' pytest
         tail -n 1 /tmp/pytest
