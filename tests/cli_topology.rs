@@ -35,7 +35,8 @@ impl Drop for Scratch {
     }
 }
 
-const STAR: &str = "kind = \"star\"\nhosts = [\n\"127.77.0.2\",\n{ address = \"127.77.0.3\", rate_mbps = 100 }]\n\
+const STAR: &str = "kind = \"star\"\nhosts = [\n\"127.77.0.2\",\n\
+                    { address = \"127.77.0.3\", rate_mbps = 100 }]\n\
                     [link]\nrate_mbps = 1000\ndelay_ns = 5000\n[switch]\nqueue_bytes = 200000\n";
 
 #[test]

@@ -97,7 +97,7 @@ impl Scene {
 const STAR: &str = "kind = \"star\"";
 const CABLES: &str = "[link]\nrate_mbps = 2000\ndelay_ns = 10000\n";
 
-/// The link of the receiver takes 80 ns for a byte, whichever senders it is from.
+/// The link of the receiver takes 80 ns for each byte of all senders.
 fn assert_bounded(took: Duration, last: &QueueReport, payload_bytes: u64) {
     assert!(last.sent_bytes >= payload_bytes, "{last:?}");
     let least = Duration::from_nanos(payload_bytes * 80);

@@ -134,7 +134,7 @@ impl Travel {
         if !traveller.is_head
             && let Some(behind) = came_by.and_then(|by| self.paused.get_mut(&by))
         {
-            // What one link brings stays in order, whatever it is for.
+            // What one link brings stays in order, also what is for other hosts.
             traveller.waits_since_ns = Some(at_ns);
             behind.push_back(Planned { sequence, traveller });
             return;
