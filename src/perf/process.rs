@@ -11,6 +11,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::options::EndSettings;
 
+/// Exit code of a child that could not become the program.
+const COULD_NOT_EXECUTE: i32 = 127;
+const CANNOT_START_AGAIN: &str = "this program could not start itself again. If an emulator runs it, make \
+    that known to the kernel (binfmt_misc), or use \"pumice perf server\" and \"pumice perf client\"";
+
 /// What an end process is told to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
@@ -93,13 +98,25 @@ impl End {
     /// # Errors
     /// A sentence: it ended instead.
     pub(crate) fn line(&mut self) -> Result<String, String> {
-        let ended = || "a process of the loop ended early; its own message says why".to_owned();
-        let output = self.output.as_mut().ok_or_else(ended)?;
         let mut line = String::new();
-        match output.read_line(&mut line) {
-            Ok(count) if count > 0 => Ok(line.trim_end().to_owned()),
-            _ => Err(ended()),
+        let count = self.output.as_mut().map(|output| output.read_line(&mut line));
+        match count {
+            Some(Ok(count)) if count > 0 => Ok(line.trim_end().to_owned()),
+            _ => Err(self.ended()),
         }
+    }
+
+    /// Why there is no further line.
+    fn ended(&mut self) -> String {
+        // It ends when its input does, if it has not ended already.
+        self.input.take();
+        let code = self.child.wait().ok().and_then(|status| status.code());
+        // QEMU's user-mode emulation copies the process where vfork would share its memory. The standard
+        // library then does not hear that the kernel refused the program, but for this code.
+        if code == Some(COULD_NOT_EXECUTE) {
+            return CANNOT_START_AGAIN.to_owned();
+        }
+        "a process of the loop ended early; its own message says why".to_owned()
     }
 
     /// The next line, understood.
@@ -148,4 +165,27 @@ pub(crate) fn end_with_parent() {
         let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
         std::process::exit(1);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said_by(script: &str) -> Result<String, String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        End::spawn(command, Reader::Parent)?.line()
+    }
+
+    #[test]
+    fn an_end_that_could_not_start_names_the_remedy() {
+        assert_eq!(said_by("echo here; exit 127"), Ok("here".to_owned()));
+        let error = said_by("exit 127").expect_err("no line came");
+        assert!(error.contains("binfmt_misc") && error.contains("pumice perf server"), "{error}");
+        let error = said_by("exit 1").expect_err("no line came");
+        assert!(error.contains("its own message"), "{error}");
+        // It closed its output and waits for its input: that is an end, too.
+        let error = said_by("exec >&-; cat >/dev/null; exit 127").expect_err("no line came");
+        assert!(error.contains("binfmt_misc"), "{error}");
+    }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use object::LittleEndian;
-use object::elf::{ELFMAG, EM_X86_64, FileHeader64, PT_INTERP};
+use object::elf::{ELFMAG, EM_AARCH64, EM_RISCV, EM_X86_64, FileHeader64, Machine, PT_INTERP};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use rustix::fs::{Access, access};
 
@@ -16,6 +16,16 @@ use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 
 /// Where execvp(3) looks when PATH is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// The machine of the programs that can load libpumice.so, as ELF headers name it.
+const OWN_MACHINE: Machine = if cfg!(target_arch = "x86_64") {
+    EM_X86_64
+} else if cfg!(target_arch = "aarch64") {
+    EM_AARCH64
+} else {
+    assert!(cfg!(target_arch = "riscv64"), "the ELF number of this processor is not listed here");
+    EM_RISCV
+};
 
 /// A program that may be executed.
 #[derive(Debug)]
@@ -49,8 +59,9 @@ impl Program {
                 self.path.display()
             )),
             Ok(Kind::OtherMachine) => found.push(format!(
-                "{} is for another machine than this 64-bit x86 one: it cannot load libpumice.so",
-                self.path.display()
+                "{} is for another machine than this pumice, which is for {}: it cannot load libpumice.so",
+                self.path.display(),
+                std::env::consts::ARCH
             )),
             Ok(Kind::Other) | Err(_) => {}
         }
@@ -150,7 +161,7 @@ fn kind_of(bytes: &[u8]) -> Kind {
     let headers =
         FileHeader64::<LittleEndian>::parse(bytes).and_then(|header| Ok((header, header.endian()?)));
     let Some((header, endian)) =
-        headers.ok().filter(|(header, endian)| header.e_machine(*endian) == EM_X86_64)
+        headers.ok().filter(|(header, endian)| header.e_machine(*endian) == OWN_MACHINE)
     else {
         return Kind::OtherMachine;
     };
@@ -185,7 +196,6 @@ mod tests {
     }
 
     const ELF_HEADER_BYTES: usize = 64;
-    const X86_64: u16 = 62;
     const INTERP: u32 = 3;
 
     fn elf(class: u8, machine: u16, header_types: &[u32]) -> Vec<u8> {
@@ -204,16 +214,20 @@ mod tests {
 
     #[test]
     fn static_and_foreign_programs_are_known_by_their_headers() {
-        assert_eq!(kind_of(&elf(2, X86_64, &[6, INTERP, 1])), Kind::Other);
-        assert_eq!(kind_of(&elf(2, X86_64, &[1, 1])), Kind::Static);
+        assert_eq!(kind_of(&elf(2, OWN_MACHINE.0, &[6, INTERP, 1])), Kind::Other);
+        assert_eq!(kind_of(&elf(2, OWN_MACHINE.0, &[1, 1])), Kind::Static);
         assert_eq!(kind_of(&elf(1, 3, &[INTERP])), Kind::OtherMachine);
+        let others = [EM_X86_64, EM_AARCH64, EM_RISCV].into_iter().filter(|machine| *machine != OWN_MACHINE);
+        for other in others {
+            assert_eq!(kind_of(&elf(2, other.0, &[INTERP])), Kind::OtherMachine);
+        }
         assert_eq!(kind_of(b"#!/bin/sh\n"), Kind::Other);
         for length in 0..=ELF_HEADER_BYTES + 56 {
-            let mut bytes = elf(2, X86_64, &[1]);
+            let mut bytes = elf(2, OWN_MACHINE.0, &[1]);
             bytes.truncate(length);
             kind_of(&bytes);
         }
-        let mut wild = elf(2, X86_64, &[1]);
+        let mut wild = elf(2, OWN_MACHINE.0, &[1]);
         wild[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(kind_of(&wild), Kind::Other);
     }
