@@ -1,6 +1,6 @@
 """Makes a script of bash of a quick start: its blocks as they are, and between them what a reader does without being told.
 
-    page.py PAGE.md VERSION MACHINE WHEEL [github] >SCRIPT
+    page.py PAGE.md VERSION MACHINE WHEEL DEB [github] >SCRIPT
 
 The remarks before blocks are those of tests/docs.rs. A block that this test does not run is here only if its remark says
 `run by: scripts/accept/quick-starts`. With the word github a workflow is taken: its steps that have `run`, and those of pumice's
@@ -88,15 +88,15 @@ def steps_of(workflow: str) -> str:
 
 
 def main() -> None:
-    page, version, machine = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    github = sys.argv[5:] == ["github"]
-    debian = {"x86_64": "amd64", "aarch64": "arm64"}[machine]
+    page = Path(sys.argv[1])
+    version, machine, wheel, deb = sys.argv[2:6]
+    github = sys.argv[6:] == ["github"]
     script, timed, shell = [], False, False
     for block in blocks_of(page.read_text()):
         # The pages name the packages of one version, one processor and one glibc.
-        text = re.sub(r"pumice-\S+\.whl", sys.argv[4], block.text).replace("0.1.0", version)
+        text = re.sub(r"pumice-\S+\.whl", wheel, block.text)
+        text = re.sub(r"pumice_\S+\.deb", deb, text).replace("0.1.0", version)
         text = re.sub(r"x86_64|aarch64", machine, text)
-        text = re.sub(r"_(amd64|arm64)\.deb", f"_{debian}.deb", text)
         if name := block.said("file"):
             script.append(f"cat >{name} <<'end-of-this-file'\n{text}end-of-this-file\n")
         if not block.is_run():
