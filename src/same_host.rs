@@ -139,7 +139,7 @@ fn setting() -> Result<(Wire, &'static str), SettingError> {
 
 impl Neighbour {
     fn new(sharer: &Sharer) -> Neighbour {
-        let Sharer { process, pid, address } = *sharer;
+        let (process, Sharer { pid, address, .. }) = (sharer.process(), *sharer);
         Neighbour { pid, process_index: process.value(), address, program: program(pid) }
     }
 }

@@ -1,8 +1,10 @@
 //! Several devices of one program: `pumice run --devices N`, and profiles with devices.
 
+use std::collections::HashSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -331,5 +333,56 @@ fn the_profile_laptop_is_two_devices_with_links_on_the_loopback_interface() {
     let rate = "cat /sys/class/infiniband/pumice1/ports/1/rate";
     let words = ["run", "--profile", "laptop", "--sysfs", "--", "sh", "-c", rate];
     assert_eq!(printed(&pumice(&folder, &words).output().expect("a shell")), "10 Gb/sec (1X QDR)\n");
+    fs::remove_dir_all(&folder).expect("a folder of ours");
+}
+
+/// More devices than the top byte of a queue pair number can tell apart, on sixteen addresses of one host.
+#[test]
+fn twenty_processes_with_sixteen_devices_each_talk_to_each_other() {
+    const PROCESSES: usize = 20;
+    let folder = scratch("crowd");
+    let Some(program) = compile("crowd", &folder) else { return };
+    let own = addresses(16);
+    let words = ["run", "--devices", "16", "--addr", &own, "--log", "warn", "--"];
+    let begin = |number: usize| {
+        let mut command = pumice(&folder, &words);
+        command.arg(&program).arg(number.to_string()).arg(&folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().expect("the program can be run")
+    };
+    let mut crowd: Vec<Child> = (0..PROCESSES).map(begin).collect();
+    let mut said: Vec<_> = crowd
+        .iter_mut()
+        .map(|child| BufReader::new(child.stdout.take().expect("it is piped")).lines())
+        .collect();
+    let mut line = |number: usize| {
+        let line = said.get_mut(number).and_then(Iterator::next).expect("a process that has not ended");
+        line.expect("text")
+    };
+    let mut all = String::new();
+    for number in 0..PROCESSES {
+        assert_eq!(line(number), "opened 16");
+        all = all + &line(number) + "\n";
+    }
+    fs::write(folder.join("all"), all).expect("the folder is ours");
+    for child in &mut crowd {
+        child.stdin.as_mut().expect("it is piped").write_all(b"!").expect("it reads");
+    }
+    for number in 0..PROCESSES {
+        assert_eq!(line(number), "exchanged");
+    }
+    let stat = printed(&pumice(&folder, &["stat", "--json"]).output().expect("stat can be run"));
+    let found: Value = serde_json::from_str(&stat).expect("JSON");
+    let places: HashSet<(u64, &str)> = found
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| (one["process_index"].as_u64().expect("a number"), one["address"].as_str().expect("text")))
+        .collect();
+    assert_eq!(places.len(), 16 * PROCESSES);
+    for mut child in crowd {
+        drop(child.stdin.take());
+        assert!(child.wait().expect("a child of ours").success());
+    }
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }

@@ -392,7 +392,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         "EUSERS",
         Errno::USERS,
         "As many processes share the address as can.",
-        &["Each process that opens a device takes one of 254 process indices of its address."],
+        &["Each device that a process opens takes one of 254 process indices of its address."],
         &["`pumice stat` lists the processes.", "--addr with another address, such as one of 127.0.0.0/8."],
     ),
 ];

@@ -121,7 +121,7 @@ pub(super) fn json(found: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandE
         .map(|Obeyed { sharer, answer }| Process {
             pid: sharer.pid,
             program: program(sharer.pid),
-            process_index: sharer.process.value(),
+            process_index: sharer.process().value(),
             address: sharer.address,
             tag: answer.as_ref().map(|answer| answer.tag.as_str()),
             seed: answer.as_ref().map(|answer| answer.seed),

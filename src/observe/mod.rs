@@ -71,7 +71,7 @@ fn joined(counted: Vec<Report>, mut seen: Vec<Inspected>, pid: Option<u32>) -> V
             let place = seen.iter().position(|other| other.sharer == report.sharer);
             Process {
                 pid: report.sharer.pid,
-                index: report.sharer.process.value(),
+                index: report.sharer.process().value(),
                 address: report.sharer.address,
                 program: program(report.sharer.pid),
                 counters: report.counters,
@@ -83,8 +83,13 @@ fn joined(counted: Vec<Report>, mut seen: Vec<Inspected>, pid: Option<u32>) -> V
 
 impl Process {
     /// What identifies it between two looks.
-    pub(crate) fn key(&self) -> (u32, u8) {
-        (self.pid, self.index)
+    pub(crate) fn key(&self) -> (u32, (u8, IpAddr)) {
+        (self.pid, self.place())
+    }
+
+    /// What tells the devices of a process apart: those with different addresses may have equal indices.
+    pub(crate) fn place(&self) -> (u8, IpAddr) {
+        (self.index, self.address)
     }
 
     /// A counter; 0 if the process does not count it.
@@ -115,8 +120,7 @@ pub(crate) mod tests {
     use std::net::Ipv4Addr;
 
     use pumice_device::inspect::{CqView, PeerView, QpView, SrqView, Totals};
-    use pumice_device::share::Sharer;
-    use pumice_transport::wire::ProcessIndex;
+    use pumice_device::share::{MemberIndex, Sharer};
 
     use super::*;
 
@@ -176,8 +180,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_process_that_answers_one_question_only_is_shown_with_what_it_said() {
-        let sharer =
-            |pid| Sharer { process: ProcessIndex::new(3), pid, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
+        let member = MemberIndex::of_number(3).expect("a member index");
+        let sharer = |pid| Sharer { member, pid, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
         let counted = [1, 2, 3].map(|pid| Report { sharer: sharer(pid), counters: Some(Vec::new()) });
         let seen = [3, 1].map(|pid| Inspected { sharer: sharer(pid), objects: Some(Collected::default()) });
         let all = joined(counted.to_vec(), seen.to_vec(), None);

@@ -70,7 +70,7 @@ const DROPS: [&str; 21] = [
 /// new did all that it counts; a count that began again did what it counts now.
 pub(crate) fn rates(before: &Snapshot, after: &Snapshot, elapsed_ns: u64) -> Vec<ProcessRates> {
     let seconds = elapsed_ns as f64 / 1e9;
-    let known: HashMap<(u32, u8), &Process> = before.processes.iter().map(|one| (one.key(), one)).collect();
+    let known: HashMap<_, &Process> = before.processes.iter().map(|one| (one.key(), one)).collect();
     let of = |process: &Process| process_rates(known.get(&process.key()).copied(), process, seconds);
     after.processes.iter().map(of).collect()
 }

@@ -1,6 +1,7 @@
 //! Rows of the lists: objects of all processes as text, with what they are sorted by.
 
 use std::cmp::Ordering;
+use std::net::IpAddr;
 
 use pumice_device::inspect::QpView;
 use pumice_transport::wire::Qpn;
@@ -9,7 +10,7 @@ use super::look::Look;
 use crate::observe::{Process, QpRates, plain, quantity};
 
 /// What identifies a row between two looks: process, and number of the object.
-pub(super) type Key = (u32, u8, u32);
+pub(super) type Key = (u32, (u8, IpAddr), u32);
 
 /// What a list shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +128,7 @@ pub(super) fn rows(look: &Look, list: List, filter: &str, column: usize, reverse
                 ];
                 let (met, applied) = (rule.met as f64, rule.applied as f64);
                 let numbers = vec![Some(process.pid.into()), None, Some(met), Some(applied), None, None];
-                let key = (process.pid, process.index, number);
+                let key = (process.pid, process.place(), number);
                 Row { key, cells, numbers, bad: false, remark: plain(&rule.does) }
             })),
         }
@@ -151,7 +152,7 @@ fn row(process: &Process, number: u32, numbers: &[f64], word: &str, bad: bool) -
     let cells = [process.pid.to_string(), number.to_string()].into_iter().chain(shown);
     let all = [f64::from(process.pid), f64::from(number)].into_iter().chain(numbers.iter().copied());
     Row {
-        key: (process.pid, process.index, number),
+        key: (process.pid, process.place(), number),
         cells: cells.chain([word.to_owned()]).collect(),
         numbers: all.map(Some).chain([None]).collect(),
         bad,
@@ -175,7 +176,7 @@ fn queue_pair(process: &Process, qp: &QpView, rates: &QpRates) -> Row {
     let numbers = per_second.into_iter().chain(counts);
     let front = [Some(process.pid.into()), Some(qp.qpn.into()), None, None, None];
     Row {
-        key: (process.pid, process.index, qp.qpn),
+        key: (process.pid, process.place(), qp.qpn),
         cells: words.into_iter().chain(numbers.clone().map(quantity)).collect(),
         numbers: front.into_iter().chain(numbers.map(Some)).collect(),
         bad,

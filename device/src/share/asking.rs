@@ -4,8 +4,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pumice_transport::wire::ProcessIndex;
-
+use super::member_index::MemberIndex;
 use super::registry::Registry;
 use super::relay::Asker;
 use super::turns::{Turn, Turns};
@@ -33,9 +32,9 @@ pub(super) trait Conversation {
     /// Whether a process is asked.
     fn is_asked(&self, sharer: &Sharer) -> bool;
     /// Asks a process; also again, if no answer comes.
-    fn ask(&self, asker: &Asker, registry: &Registry, process: ProcessIndex, known: &Self::Known);
+    fn ask(&self, asker: &Asker, registry: &Registry, member: MemberIndex, known: &Self::Known);
     /// Reads what came: nothing if it is no answer.
-    fn read(&self, bytes: &[u8]) -> Option<(ProcessIndex, Self::Answer)>;
+    fn read(&self, bytes: &[u8]) -> Option<(MemberIndex, Self::Answer)>;
     /// Hears the answer of a process.
     fn hear(
         &self,
@@ -49,14 +48,14 @@ pub(super) trait Conversation {
 }
 
 /// The answer in a datagram, and whose it is; nothing if it is none.
-pub(super) type Reading<'a, A> = &'a dyn Fn(&[u8]) -> Option<(ProcessIndex, A)>;
+pub(super) type Reading<'a, A> = &'a dyn Fn(&[u8]) -> Option<(MemberIndex, A)>;
 
 /// One question to each process.
 pub(super) struct Question<'a, A> {
     /// The processes that are asked.
     pub(super) is_asked: &'a dyn Fn(&Sharer) -> bool,
     /// Asks one; also again, if no answer comes.
-    pub(super) ask: &'a dyn Fn(&Asker, &Registry, ProcessIndex),
+    pub(super) ask: &'a dyn Fn(&Asker, &Registry, MemberIndex),
     /// Reads what came.
     pub(super) read: Reading<'a, A>,
     /// The longest answer.
@@ -71,11 +70,11 @@ impl<A> Conversation for Question<'_, A> {
         (self.is_asked)(sharer)
     }
 
-    fn ask(&self, asker: &Asker, registry: &Registry, process: ProcessIndex, _: &Option<A>) {
-        (self.ask)(asker, registry, process);
+    fn ask(&self, asker: &Asker, registry: &Registry, member: MemberIndex, _: &Option<A>) {
+        (self.ask)(asker, registry, member);
     }
 
-    fn read(&self, bytes: &[u8]) -> Option<(ProcessIndex, A)> {
+    fn read(&self, bytes: &[u8]) -> Option<(MemberIndex, A)> {
         (self.read)(bytes)
     }
 
@@ -134,7 +133,7 @@ fn answers_in<C: Conversation>(
             Turn::Ask(place) => {
                 if let Some((sharer, known)) = all.get(place) {
                     // A process that has ended, or does not keep up, is missing at the end.
-                    conversation.ask(&asker, registry, sharer.process, known);
+                    conversation.ask(&asker, registry, sharer.member, known);
                 }
             }
             Turn::Wait { until_ns } => {
@@ -143,8 +142,8 @@ fn answers_in<C: Conversation>(
             }
         }
         while let Some(bytes) = asker.receive(&mut buffer) {
-            let Some((process, answer)) = conversation.read(bytes) else { continue };
-            let Some(place) = all.iter().position(|(sharer, _)| sharer.process == process) else { continue };
+            let Some((member, answer)) = conversation.read(bytes) else { continue };
+            let Some(place) = all.iter().position(|(sharer, _)| sharer.member == member) else { continue };
             let Some((sharer, known)) = all.get_mut(place) else { continue };
             match conversation.hear(registry, sharer, known, answer) {
                 Heard::Nothing => {}

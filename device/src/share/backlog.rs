@@ -16,9 +16,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pumice_transport::wire::{ProcessIndex, Service, peek};
+use pumice_transport::wire::{Service, peek};
 
 use super::backlog_table::BacklogTable;
+use super::member_index::MemberIndex;
 use super::neighbours::Neighbours;
 use super::system::{self, File};
 use crate::port::Peer;
@@ -62,7 +63,7 @@ struct Patience {
 pub(super) struct Backlog {
     own: Arc<BacklogTable>,
     neighbours: Neighbours,
-    process: ProcessIndex,
+    member: MemberIndex,
     pid: u32,
     limit_bytes: u64,
     /// Addresses of this host: those that a wildcard socket takes.
@@ -75,7 +76,7 @@ pub(super) struct Backlog {
 /// The process that begins an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnPlace {
-    pub(super) process: ProcessIndex,
+    pub(super) member: MemberIndex,
     /// What its socket is bound to.
     pub(super) address: IpAddr,
     /// A number that no owner of this process index had before.
@@ -86,19 +87,19 @@ pub(super) struct OwnPlace {
 #[derive(Debug)]
 pub(super) struct Charge {
     table: Arc<BacklogTable>,
-    process: ProcessIndex,
+    member: MemberIndex,
     bytes: u64,
 }
 
 impl Charge {
-    fn make(table: Arc<BacklogTable>, process: ProcessIndex, bytes: u64) -> (Charge, u64) {
-        let before = table.offered(process).fetch_add(bytes, Ordering::Relaxed);
-        (Charge { table, process, bytes }, before)
+    fn make(table: Arc<BacklogTable>, member: MemberIndex, bytes: u64) -> (Charge, u64) {
+        let before = table.offered(member).fetch_add(bytes, Ordering::Relaxed);
+        (Charge { table, member, bytes }, before)
     }
 
     /// Takes it back: nothing was sent.
     pub(super) fn retract(self) {
-        self.table.offered(self.process).fetch_sub(self.bytes, Ordering::Relaxed);
+        self.table.offered(self.member).fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -114,15 +115,15 @@ impl Backlog {
         local: Vec<IpAddr>,
         receive_buffer_bytes: usize,
     ) -> std::io::Result<Backlog> {
-        let OwnPlace { process, address, incarnation } = place;
+        let OwnPlace { member, address, incarnation } = place;
         let own = BacklogTable::map(file)?;
-        own.incarnation(process).store(incarnation, Ordering::Relaxed);
+        own.incarnation(member).store(incarnation, Ordering::Relaxed);
         let reachable: Vec<IpAddr> = local.iter().copied().filter(|each| !each.is_loopback()).collect();
-        own.begin(process, address, &reachable);
+        own.begin(member, address, &reachable);
         Ok(Backlog {
             own: Arc::new(own),
             neighbours,
-            process,
+            member,
             pid: system::process_id(),
             limit_bytes: (receive_buffer_bytes as u64 / 2).max(BATCH_CHARGE_BYTES),
             local,
@@ -131,9 +132,10 @@ impl Backlog {
         })
     }
 
-    /// Whether `peer` is in this namespace and keeps its entry.
-    pub(super) fn is_here(&self, peer: Peer) -> bool {
-        self.own.names(peer) || self.own.is_wildcard(peer.process) && self.is_local(peer.address)
+    /// The member that `peer` is, if it is in this namespace and keeps its entry.
+    #[inline]
+    pub(super) fn find(&self, peer: Peer) -> Option<MemberIndex> {
+        self.own.find(peer, |address| self.is_local(address))
     }
 
     /// Whether an unreliable batch may be sent to `peer` now. If so, room for it is reserved until
@@ -143,17 +145,17 @@ impl Backlog {
         if peer.address.is_multicast() {
             return true;
         }
-        let table = if self.is_here(peer) {
-            Arc::clone(&self.own)
+        let (table, member) = if let Some(member) = self.find(peer) {
+            (Arc::clone(&self.own), member)
         } else if self.is_local(peer.address) {
             return true;
-        } else if let Some(table) = self.neighbours.find(now_ns, peer) {
-            table
+        } else if let Some(found) = self.neighbours.find(now_ns, peer) {
+            found
         } else {
             return true;
         };
-        let taken = table.taken(peer.process).load(Ordering::Relaxed);
-        let (charge, offered) = Charge::make(table, peer.process, BATCH_CHARGE_BYTES);
+        let taken = table.taken(member).load(Ordering::Relaxed);
+        let (charge, offered) = Charge::make(table, member, BATCH_CHARGE_BYTES);
         // More taken than offered is no backlog: the sum went astray and will be repaired.
         let backlog_bytes = (offered.wrapping_sub(taken) as i64).max(0) as u64;
         if self.patience.len() >= MAX_DESTINATIONS {
@@ -172,9 +174,9 @@ impl Backlog {
     /// A batch is about to be sent to `peer`: what it was charged.
     pub(super) fn offer(&mut self, peer: Peer, batch: &[u8], segment_bytes: usize) -> Option<Charge> {
         let charge = is_unreliable(batch).then(|| {
-            let here = self.is_here(peer).then_some(&self.own);
-            let table = here.or_else(|| self.neighbours.found(peer))?;
-            Some(Charge::make(Arc::clone(table), peer.process, charge_bytes(batch.len(), segment_bytes)).0)
+            let here = self.find(peer).map(|member| (Arc::clone(&self.own), member));
+            let (table, member) = here.or_else(|| self.neighbours.found(peer))?;
+            Some(Charge::make(table, member, charge_bytes(batch.len(), segment_bytes)).0)
         });
         self.release();
         charge.flatten()
@@ -190,14 +192,14 @@ impl Backlog {
     /// What was offered to this process so far: to be read before the socket is.
     #[inline]
     pub(super) fn offered(&self) -> u64 {
-        self.own.offered(self.process).load(Ordering::Acquire)
+        self.own.offered(self.member).load(Ordering::Acquire)
     }
 
     /// A batch for this process was taken.
     #[inline]
     pub(super) fn took(&self, batch: &[u8], segment_bytes: usize) {
         if is_unreliable(batch) {
-            let taken = self.own.taken(self.process);
+            let taken = self.own.taken(self.member);
             let charge_bytes = charge_bytes(batch.len(), segment_bytes);
             // The owner alone writes it.
             taken.store(taken.load(Ordering::Relaxed).wrapping_add(charge_bytes), Ordering::Relaxed);
@@ -208,36 +210,38 @@ impl Backlog {
     /// come.
     #[inline]
     pub(super) fn looked(&self, at_ns: u64) {
-        self.own.looked_ns(self.process).store(at_ns, Ordering::Release);
+        self.own.looked_ns(self.member).store(at_ns, Ordering::Release);
     }
 
     /// Notes that a process is stopped and others serve in its place.
-    pub(super) fn note_bypassed(&self, process: ProcessIndex) {
-        self.own.bypassed(process).store(1, Ordering::Release);
+    pub(super) fn note_bypassed(&self, member: MemberIndex) {
+        self.own.bypassed(member).store(1, Ordering::Release);
     }
 
     /// Whether others noted that of this process, which runs.
     #[inline]
     pub(super) fn was_bypassed(&self) -> bool {
-        let bypassed = self.own.bypassed(self.process);
+        let bypassed = self.own.bypassed(self.member);
         bypassed.load(Ordering::Relaxed) != 0 && bypassed.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// The number that the owner of a process index has written down.
+    /// The number that the owner of a member index has written down.
     #[inline]
-    pub(super) fn incarnation(&self, process: ProcessIndex) -> u64 {
-        self.own.incarnation(process).load(Ordering::Relaxed)
+    pub(super) fn incarnation(&self, member: MemberIndex) -> u64 {
+        self.own.incarnation(member).load(Ordering::Relaxed)
     }
 
     /// Ends the entry of a process that has gone and whose index this one has adopted.
-    pub(super) fn end_of_adopted(&self, process: ProcessIndex) {
-        self.own.end(process);
+    pub(super) fn end_of_adopted(&self, peer: Peer) {
+        if let Some(member) = self.find(peer) {
+            self.own.end(member);
+        }
     }
 
     /// As if another process had the index.
     #[cfg(test)]
-    pub(super) fn set_incarnation(&self, process: ProcessIndex, incarnation: u64) {
-        self.own.incarnation(process).store(incarnation, Ordering::Relaxed);
+    pub(super) fn set_incarnation(&self, member: MemberIndex, incarnation: u64) {
+        self.own.incarnation(member).store(incarnation, Ordering::Relaxed);
     }
 
     /// Whether a destination is on this host, in this network namespace.
@@ -247,13 +251,13 @@ impl Backlog {
 
     /// When `peer` had last dealt with everything; nothing if it keeps no entry here.
     pub(super) fn last_look_ns(&self, peer: Peer) -> Option<u64> {
-        self.is_here(peer).then(|| self.own.looked_ns(peer.process).load(Ordering::Acquire))
+        self.find(peer).map(|member| self.own.looked_ns(member).load(Ordering::Acquire))
     }
 
     /// The socket was found empty after this much had been offered.
     #[inline]
     pub(super) fn all_taken(&self, offered: u64) {
-        let taken = self.own.taken(self.process);
+        let taken = self.own.taken(self.member);
         if taken.load(Ordering::Relaxed) != offered {
             taken.store(offered, Ordering::Relaxed);
         }
@@ -265,7 +269,7 @@ impl Drop for Backlog {
         self.release();
         // A fork child's copy says nothing about its parent.
         if self.pid == system::process_id() {
-            self.own.end(self.process);
+            self.own.end(self.member);
         }
     }
 }
@@ -303,6 +307,7 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pumice_transport::wire::ProcessIndex;
 
     const BUFFER_BYTES: usize = 1 << 20;
     /// A UC batch of 60 packets.
@@ -321,15 +326,19 @@ mod tests {
             TableFile(file)
         }
 
-        fn of(&self, process: u8, address: &str) -> Backlog {
+        fn of(&self, process: u16, address: &str) -> Backlog {
             let local = vec![address_of("192.0.2.1")];
             let none = Neighbours::new("/nowhere".into(), 4791);
             Backlog::open(&self.0, none, place(process, address), local, BUFFER_BYTES).unwrap()
         }
     }
 
-    fn place(process: u8, address: &str) -> OwnPlace {
-        OwnPlace { process: ProcessIndex::new(process), address: address_of(address), incarnation: 1 }
+    fn nth(number: u16) -> MemberIndex {
+        MemberIndex::of_number(number).unwrap()
+    }
+
+    fn place(process: u16, address: &str) -> OwnPlace {
+        OwnPlace { member: nth(process), address: address_of(address), incarnation: 1 }
     }
 
     fn address_of(text: &str) -> IpAddr {
@@ -390,7 +399,7 @@ mod tests {
         assert!(senders[0].admits(0, peer(address_of("192.0.2.2"), 9)), "another host's address is not");
         let reliable = [0x0a; 2048];
         assert!(senders[0].offer(to, &reliable, 1024).is_none(), "RC has windows");
-        let offered = |of: &Backlog| of.own.offered(ProcessIndex::new(9)).load(Ordering::Relaxed);
+        let offered = |of: &Backlog| of.own.offered(nth(9)).load(Ordering::Relaxed);
         let before = offered(&senders[0]);
         senders[0].offer(to, &DATAGRAM, DATAGRAM.len()).unwrap().retract();
         assert_eq!(offered(&senders[0]), before);
@@ -421,8 +430,7 @@ mod tests {
         let mut random = 7_u64;
         let (mut now_ns, mut sent_ns) = (0, 0);
         for _ in 0..20_000 {
-            for word in [receiver.own.offered(ProcessIndex::new(2)), receiver.own.taken(ProcessIndex::new(2))]
-            {
+            for word in [receiver.own.offered(nth(2)), receiver.own.taken(nth(2))] {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 word.store(random, Ordering::Relaxed);
             }
@@ -435,6 +443,22 @@ mod tests {
             receiver.took(&BATCH, 1024);
         }
         assert!(now_ns - sent_ns <= LONGEST_WAIT_NS + PATIENCE_NS);
+    }
+
+    #[test]
+    fn members_with_one_process_index_are_told_apart_by_their_addresses() {
+        let table = TableFile::new("banks");
+        let mut sender = table.of(1, "127.0.0.1");
+        let (two, three) = (table.of(0x002, "127.0.0.2"), table.of(0x302, "127.0.0.3"));
+        let found = |backlog: &Backlog, address: &str| backlog.find(peer(address_of(address), 2));
+        assert_eq!(found(&sender, "127.0.0.2"), Some(nth(0x002)));
+        assert_eq!((found(&two, "127.0.0.3"), found(&three, "127.0.0.4")), (Some(nth(0x302)), None));
+        let count = fill(&mut sender, 0, "127.0.0.2", 2);
+        assert_eq!((fill(&mut sender, 0, "127.0.0.2", 2), fill(&mut sender, 0, "127.0.0.3", 2)), (0, count));
+        // What a killed owner has left does not hide the next one.
+        std::mem::forget(three);
+        let _next = table.of(0x102, "127.0.0.3");
+        assert_eq!(found(&sender, "127.0.0.3"), Some(nth(0x102)));
     }
 
     #[test]

@@ -5,23 +5,24 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pumice_transport::wire::ProcessIndex;
-
+use super::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
 use super::record;
 use super::system::{self, File, SharedMemory};
 use crate::port::Peer;
 
-const PROCESSES: usize = 256;
 /// What senders write and what the owner writes are in cache lines of their own.
 const WORDS_PER_PROCESS: usize = 16;
 /// Behind all of these: a cache line per process index about the owner's progress.
-const PROGRESS: usize = PROCESSES * WORDS_PER_PROCESS;
+const PROGRESS: usize = NUMBERS_OF_BANK * WORDS_PER_PROCESS;
 const PROGRESS_WORDS_PER_PROCESS: usize = 8;
 const LOOKED: usize = 0;
 const BYPASSED: usize = 1;
 /// Behind all of these: a word per process index that its owners differ in.
-const INCARNATION: usize = PROGRESS + PROCESSES * PROGRESS_WORDS_PER_PROCESS;
-const WORDS: usize = INCARNATION + PROCESSES;
+const INCARNATION: usize = PROGRESS + NUMBERS_OF_BANK * PROGRESS_WORDS_PER_PROCESS;
+const WORDS_OF_BANK: usize = INCARNATION + NUMBERS_OF_BANK;
+/// Behind those of all banks: the highest bank that a member has had.
+const HIGHEST_BANK: usize = BANKS * WORDS_OF_BANK;
+const WORDS: usize = HIGHEST_BANK + 1;
 const OFFERED: usize = 0;
 const TAKEN: usize = 8;
 /// 0: no process keeps the entry. Otherwise the IP version of the socket's address.
@@ -45,89 +46,115 @@ impl BacklogTable {
     }
 
     #[inline]
-    fn word(&self, process: ProcessIndex, word: usize) -> &AtomicU64 {
+    fn word(&self, member: MemberIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        self.memory.words().get(usize::from(process) * WORDS_PER_PROCESS + word).unwrap_or(&NOTHING)
+        let place = usize::from(member.process()) * WORDS_PER_PROCESS + word;
+        self.memory.words().get(start(member) + place).unwrap_or(&NOTHING)
     }
 
     /// Bytes sent to a process index so far.
     #[inline]
-    pub(super) fn offered(&self, process: ProcessIndex) -> &AtomicU64 {
-        self.word(process, OFFERED)
+    pub(super) fn offered(&self, member: MemberIndex) -> &AtomicU64 {
+        self.word(member, OFFERED)
     }
 
     /// Bytes that its owner took.
     #[inline]
-    pub(super) fn taken(&self, process: ProcessIndex) -> &AtomicU64 {
-        self.word(process, TAKEN)
+    pub(super) fn taken(&self, member: MemberIndex) -> &AtomicU64 {
+        self.word(member, TAKEN)
     }
 
     /// A time by which the owner had found its socket empty and dealt with everything before, on the clock of
     /// [`monotonic_ns`](super::system::monotonic_ns).
     #[inline]
-    pub(super) fn looked_ns(&self, process: ProcessIndex) -> &AtomicU64 {
-        self.progress_word(process, LOOKED)
+    pub(super) fn looked_ns(&self, member: MemberIndex) -> &AtomicU64 {
+        self.progress_word(member, LOOKED)
     }
 
     /// Not 0: another process found the owner stopped, so packets that name no process go to others. When the
     /// owner runs again, it looks at the registry and sets this to 0.
     #[inline]
-    pub(super) fn bypassed(&self, process: ProcessIndex) -> &AtomicU64 {
-        self.progress_word(process, BYPASSED)
+    pub(super) fn bypassed(&self, member: MemberIndex) -> &AtomicU64 {
+        self.progress_word(member, BYPASSED)
     }
 
     #[inline]
-    fn progress_word(&self, process: ProcessIndex, word: usize) -> &AtomicU64 {
+    fn progress_word(&self, member: MemberIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        let place = PROGRESS + usize::from(process) * PROGRESS_WORDS_PER_PROCESS + word;
+        let process = usize::from(member.process());
+        let place = start(member) + PROGRESS + process * PROGRESS_WORDS_PER_PROCESS + word;
         self.memory.words().get(place).unwrap_or(&NOTHING)
     }
 
     /// A number that the owner has written down, and no owner before it had.
     #[inline]
-    pub(super) fn incarnation(&self, process: ProcessIndex) -> &AtomicU64 {
+    pub(super) fn incarnation(&self, member: MemberIndex) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        self.memory.words().get(INCARNATION + usize::from(process)).unwrap_or(&NOTHING)
+        let place = start(member) + INCARNATION + usize::from(member.process());
+        self.memory.words().get(place).unwrap_or(&NOTHING)
     }
 
     /// Begins the entry of a process whose socket is bound to `address`; `host` are addresses that a
     /// wildcard stands for.
-    pub(super) fn begin(&self, process: ProcessIndex, address: IpAddr, host: &[IpAddr]) {
+    pub(super) fn begin(&self, member: MemberIndex, address: IpAddr, host: &[IpAddr]) {
         let (family, bound) = in_words(address);
         let others = host.iter().filter(|_| address.is_unspecified()).map(|other| in_words(*other).1);
         let all = [bound].into_iter().chain(others).chain([[0, 0]; 2]);
         for (place, [low, high]) in ADDRESSES.into_iter().zip(all) {
-            self.word(process, place).store(low, Ordering::Relaxed);
-            self.word(process, place + 1).store(high, Ordering::Relaxed);
+            self.word(member, place).store(low, Ordering::Relaxed);
+            self.word(member, place + 1).store(high, Ordering::Relaxed);
         }
-        self.taken(process).store(self.offered(process).load(Ordering::Acquire), Ordering::Relaxed);
-        self.bypassed(process).store(0, Ordering::Relaxed);
-        self.looked_ns(process).store(system::monotonic_ns(), Ordering::Relaxed);
-        self.word(process, OWNER).store(family, Ordering::Release);
+        self.taken(member).store(self.offered(member).load(Ordering::Acquire), Ordering::Relaxed);
+        self.bypassed(member).store(0, Ordering::Relaxed);
+        self.looked_ns(member).store(system::monotonic_ns(), Ordering::Relaxed);
+        if let Some(highest) = self.memory.words().get(HIGHEST_BANK) {
+            highest.fetch_max(member.bank().into(), Ordering::Relaxed);
+        }
+        // What an owner that was killed has left in another bank, at the same address, is of no one.
+        let same = |other: &MemberIndex| *other != member && self.address(*other, ADDRESSES[0]) == bound;
+        MemberIndex::all_of(member.process())
+            .take(self.banks())
+            .filter(same)
+            .for_each(|other| self.end(other));
+        self.word(member, OWNER).store(family, Ordering::Release);
     }
 
     /// Ends the entry of a process, and with it the use of rings to that process.
-    pub(super) fn end(&self, process: ProcessIndex) {
-        self.incarnation(process).store(0, Ordering::Relaxed);
-        self.word(process, OWNER).store(0, Ordering::Release);
+    pub(super) fn end(&self, member: MemberIndex) {
+        self.incarnation(member).store(0, Ordering::Relaxed);
+        self.word(member, OWNER).store(0, Ordering::Release);
     }
 
-    /// Whether `peer` keeps its entry, with a socket that is bound to the peer's address.
-    pub(super) fn names(&self, peer: Peer) -> bool {
-        let (process, (_, wanted)) = (peer.process, in_words(peer.address));
-        self.word(process, OWNER).load(Ordering::Acquire) != 0
-            && ADDRESSES.into_iter().any(|place| self.address(process, place) == wanted)
+    /// The member that `peer` is, if it keeps its entry, with a socket that is bound to the peer's address,
+    /// or to all addresses of its host and the peer's is one of them, as `is_of_host` says it for those that
+    /// are not in the entry.
+    #[inline]
+    pub(super) fn find(&self, peer: Peer, is_of_host: impl Fn(IpAddr) -> bool) -> Option<MemberIndex> {
+        let (_, wanted) = in_words(peer.address);
+        let is_it = |member: &MemberIndex| {
+            self.word(*member, OWNER).load(Ordering::Acquire) != 0
+                && (ADDRESSES.into_iter().any(|place| self.address(*member, place) == wanted)
+                    || self.address(*member, ADDRESSES[0]) == [0, 0] && is_of_host(peer.address))
+        };
+        MemberIndex::all_of(peer.process).take(self.banks()).find(is_it)
     }
 
-    /// Whether a process keeps its entry, with a socket that is bound to no address.
-    pub(super) fn is_wildcard(&self, process: ProcessIndex) -> bool {
-        self.word(process, OWNER).load(Ordering::Acquire) != 0
-            && self.address(process, ADDRESSES[0]) == [0, 0]
+    /// How many banks have had members.
+    #[inline]
+    fn banks(&self) -> usize {
+        let highest = self.memory.words().get(HIGHEST_BANK).map_or(0, |word| word.load(Ordering::Relaxed));
+        usize::try_from(highest).map_or(BANKS, |highest| highest.saturating_add(1).min(BANKS))
     }
 
-    fn address(&self, process: ProcessIndex, place: usize) -> [u64; 2] {
-        [self.word(process, place), self.word(process, place + 1)].map(|word| word.load(Ordering::Relaxed))
+    fn address(&self, member: MemberIndex, place: usize) -> [u64; 2] {
+        [self.word(member, place), self.word(member, place + 1)].map(|word| word.load(Ordering::Relaxed))
     }
+}
+
+/// Where the words of a member's bank begin.
+#[inline]
+fn start(member: MemberIndex) -> usize {
+    usize::from(member.bank()) * WORDS_OF_BANK
 }
 
 fn in_words(address: IpAddr) -> (u64, [u64; 2]) {

@@ -44,10 +44,12 @@ pub enum ShareError {
         /// The registry of this process.
         registry: PathBuf,
     },
-    /// All 254 process indices are in use.
+    /// All 254 process indices are in use for an address.
     Full {
         /// The registry.
         registry: PathBuf,
+        /// Address asked for.
+        address: IpAddr,
     },
     /// The registry stayed locked.
     Locked {
@@ -124,12 +126,22 @@ impl fmt::Display for ShareError {
                  `ss -lunp sport = {port}`)",
                 registry.display()
             ),
-            Self::Full { registry } => write!(
-                f,
-                "all 254 process indices in {} are in use; stop a process, or use a network namespace of its \
-                own",
-                registry.display()
-            ),
+            Self::Full { registry, address } => {
+                let whose = if address.is_unspecified() {
+                    "by devices with any address; stop a process, give the device one address".to_owned()
+                } else {
+                    format!(
+                        "by devices that get packets to {address}, or by 16 devices each; stop a process, \
+                         give the device another address"
+                    )
+                };
+                let registry = registry.display();
+                write!(
+                    f,
+                    "all 254 process indices in {registry} are in use {whose}, or use a network namespace \
+                     of its own"
+                )
+            }
             Self::Locked { registry, stopped: Some(pid), .. } => write!(
                 f,
                 "the registry {} stays locked, and process {pid}, which has it open, is stopped: continue \

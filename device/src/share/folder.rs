@@ -3,9 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pumice_transport::wire::ProcessIndex;
-
 use super::ShareError;
+use super::member_index::MemberIndex;
 use super::process;
 use super::system::{self, About, File, OpenFolder};
 
@@ -35,14 +34,14 @@ pub(super) fn registry_of_backlog(name: &str, port: u16) -> Option<&str> {
     (is_of_port && registry != file_name(port)).then_some(registry)
 }
 
-/// The name of the socket of a process. `stem` is the name of the registry.
-pub(super) fn process_socket_name(stem: &str, process: ProcessIndex) -> String {
-    format!("{}{process}", process_socket_stem(stem))
+/// The name of the socket of a member. `stem` is the name of the registry.
+pub(super) fn member_socket_name(stem: &str, member: MemberIndex) -> String {
+    format!("{}{member}", member_socket_stem(stem))
 }
 
-/// What the names of the sockets of process indices begin with. Processes of older versions, which share the
+/// What the names of the sockets of members begin with. Processes of older versions, which share the
 /// same registry, know them by this name.
-pub(super) fn process_socket_stem(stem: &str) -> String {
+pub(super) fn member_socket_stem(stem: &str) -> String {
     format!("{stem}-slot")
 }
 

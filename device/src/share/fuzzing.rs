@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pumice_transport::wire::ProcessIndex;
-
+use super::member_index::MemberIndex;
 use super::record;
 use super::ring::{Consumer, Geometry, Kind, MAX_BATCH_BYTES, Producer, RingMemory, Slot};
 use super::same_host::{Inbound, is_message};
@@ -75,10 +74,9 @@ impl Heap {
 /// # Panics
 /// More was taken than a ring holds, or a batch came otherwise than it went.
 pub fn survive_ring(bytes: &[u8]) -> usize {
-    let Some(geometry) = SIZE else { return 0 };
+    let (Some(geometry), Some(member)) = (SIZE, MemberIndex::of_number(1)) else { return 0 };
     let mut buffer = Box::new([0; MAX_BATCH_BYTES as usize]);
-    let mut inbound =
-        Inbound::new(ProcessIndex::FIRST, 1, Consumer::new(Heap::of(bytes, geometry), geometry));
+    let mut inbound = Inbound::new(member, 1, Consumer::new(Heap::of(bytes, geometry), geometry));
     let mut batches = 0;
     while let Ok(Some(received)) = inbound.take(&mut buffer) {
         assert!(!received.bytes.is_empty() && received.segment_bytes <= received.bytes.len());

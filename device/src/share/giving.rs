@@ -36,9 +36,9 @@ pub fn order(
     let number = now.as_nanos() as u64;
     let question = Question {
         is_asked,
-        ask: &|asker, registry, process| {
+        ask: &|asker, registry, member| {
             // It is asked again if this is lost.
-            let _ = asker.order(registry, process, number, order);
+            let _ = asker.order(registry, member, number, order);
         },
         read: &|bytes| decode(bytes, number),
         max_bytes: MAX_BYTES,

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use pumice_transport::wire::ProcessIndex;
 
 use super::asking::{Conversation, Heard, answers};
+use super::member_index::MemberIndex;
 use super::orders::{self, MAX_BYTES};
 use super::registry::Registry;
 use super::relay::Asker;
@@ -45,7 +46,7 @@ pub fn inspect_first(
     (process, pid): (ProcessIndex, u32),
     patience: Duration,
 ) -> Result<Option<Collected>, ShareError> {
-    let is_it = |sharer: &Sharer| sharer.process == process && sharer.pid == pid;
+    let is_it = |sharer: &Sharer| sharer.process() == process && sharer.pid == pid;
     let all = answers(port, folder, patience, &Inspection::new(&is_it, 1))?;
     Ok(all.into_iter().find_map(|(_, known)| known.objects))
 }
@@ -104,15 +105,15 @@ impl Conversation for Inspection<'_> {
         (self.is_asked)(sharer)
     }
 
-    fn ask(&self, asker: &Asker, registry: &Registry, process: ProcessIndex, known: &Known) {
+    fn ask(&self, asker: &Asker, registry: &Registry, member: MemberIndex, known: &Known) {
         let text = inspect::Question::Inspect { cursor: known.cursor() }.encode();
         // It is asked again if this is lost.
-        let _ = asker.order(registry, process, self.number(known), &text);
+        let _ = asker.order(registry, member, self.number(known), &text);
     }
 
-    fn read(&self, bytes: &[u8]) -> Option<(ProcessIndex, (u64, Page))> {
-        let (process, number, page) = orders::answer_of(bytes)?;
-        Some((process, (number, Page::decode(page)?)))
+    fn read(&self, bytes: &[u8]) -> Option<(MemberIndex, (u64, Page))> {
+        let (member, number, page) = orders::answer_of(bytes)?;
+        Some((member, (number, Page::decode(page)?)))
     }
 
     fn hear(

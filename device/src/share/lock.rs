@@ -22,11 +22,6 @@ pub(crate) fn try_lock(file: &File, process: ProcessIndex) -> io::Result<bool> {
     try_lock_place(file, process.into())
 }
 
-/// Gives the lock of a process index back.
-pub(crate) fn unlock(file: &File, process: ProcessIndex) -> io::Result<()> {
-    unlock_place(file, process.into())
-}
-
 /// Locks any byte, counted from [`CHANGES`]. False: another open file has the lock.
 pub(crate) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
     set(file, libc::F_WRLCK, place)
@@ -60,29 +55,41 @@ fn set(file: &File, kind: c_int, place: u32) -> io::Result<bool> {
 /// Whether another open file has the lock of each process index.
 pub(crate) fn locked_processes(file: &File) -> io::Result<[bool; 256]> {
     let mut locked = [false; 256];
-    let mut ranges = vec![(ProcessIndex::FIRST.value(), ProcessIndex::LAST.value())];
-    while let Some((first, last)) = ranges.pop() {
-        let mut asked = request(libc::F_WRLCK, first.into(), last.into());
+    let (first, last) = (ProcessIndex::FIRST, ProcessIndex::LAST);
+    if let Some(locked) = locked.get_mut(usize::from(first)..=usize::from(last)) {
+        locked_places(file, first.into(), locked)?;
+    }
+    Ok(locked)
+}
+
+/// Whether another open file has the lock of each of the places that begin with `first`.
+pub(crate) fn locked_places(file: &File, first: u32, locked: &mut [bool]) -> io::Result<()> {
+    let Some(last) = (locked.len() as u32).checked_sub(1).map(|further| first + further) else {
+        return Ok(());
+    };
+    let mut ranges = vec![(first, last)];
+    while let Some((from, to)) = ranges.pop() {
+        let mut asked = request(libc::F_WRLCK, from, to);
         file.control_lock(libc::F_OFD_GETLK, &mut asked)?;
         if c_int::from(asked.l_type) == libc::F_UNLCK {
             continue;
         }
         // Any one of the locks in the range: what is on both sides of it is asked again.
-        let found = |byte: i64| u8::try_from(byte - FIRST_BYTE).unwrap_or(0).clamp(first, last);
-        let (from, to) = (found(asked.l_start), found(asked.l_start.saturating_add(asked.l_len - 1)));
-        for process in from..=to {
-            if let Some(locked) = locked.get_mut(usize::from(process)) {
+        let found = |byte: i64| u32::try_from(byte - FIRST_BYTE).unwrap_or(0).clamp(from, to);
+        let (begin, end) = (found(asked.l_start), found(asked.l_start.saturating_add(asked.l_len - 1)));
+        for place in begin..=end {
+            if let Some(locked) = locked.get_mut((place - first) as usize) {
                 *locked = true;
             }
         }
-        if first < from {
-            ranges.push((first, from - 1));
+        if from < begin {
+            ranges.push((from, begin - 1));
         }
-        if to < last {
-            ranges.push((to + 1, last));
+        if end < to {
+            ranges.push((end + 1, to));
         }
     }
-    Ok(locked)
+    Ok(())
 }
 
 fn request(kind: c_int, first: u32, last: u32) -> libc::flock {
@@ -123,7 +130,7 @@ mod tests {
         };
         assert_eq!(locked(&a), [1, 7, 8, 100, 254]);
         assert_eq!(locked(&b), [0_usize; 0], "one's own are not in the way");
-        unlock(&b, nth(8)).unwrap();
+        unlock_place(&b, 8).unwrap();
         drop(b);
         assert_eq!(locked(&a), [1, 7, 100, 254], "a copy of the descriptor is left");
         drop(b_again);

@@ -1,13 +1,21 @@
 //! The processes that share the port, and which socket of its group each one has.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use pumice_transport::wire::ProcessIndex;
 
+use super::holders::overlap;
+use super::member_index::MemberIndex;
+
+/// Process indices that devices with one address leave to those with all addresses of the host, as long as
+/// they find others that only devices with other addresses have.
+const LEFT_FREE: usize = 32;
+
 /// A socket on the shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Member {
-    pub(super) process: ProcessIndex,
+    pub(super) index: MemberIndex,
     /// The process that opened it, as its PID namespace numbers it.
     pub(super) pid: u32,
     pub(super) pid_namespace: u32,
@@ -16,6 +24,18 @@ pub(super) struct Member {
     /// What the socket is bound to: one group per address.
     pub(super) address: IpAddr,
     pub(super) inode: u64,
+}
+
+impl Member {
+    /// The top byte of its queue pair numbers.
+    pub(super) fn process(&self) -> ProcessIndex {
+        self.index.process()
+    }
+
+    /// Whether packets to `address` may be for it.
+    pub(super) fn may_get(&self, address: IpAddr) -> bool {
+        self.address == address || self.address.is_unspecified()
+    }
 }
 
 /// Whether a member takes packets. The first is the best to serve others.
@@ -38,9 +58,9 @@ pub(super) struct Members {
     /// because packets for its last owner may still come.
     pub(super) next_process: ProcessIndex,
     list: Vec<Member>,
-    /// Process indices whose process has gone while queue pairs with its numbers live on, and the process
-    /// that gets their packets.
-    adopted: Vec<(ProcessIndex, ProcessIndex)>,
+    /// Members that have gone while queue pairs with their numbers live on, and the member that gets their
+    /// packets.
+    adopted: Vec<(MemberIndex, MemberIndex)>,
 }
 
 impl Members {
@@ -53,46 +73,80 @@ impl Members {
         self.list.iter()
     }
 
-    pub(super) fn contains(&self, process: ProcessIndex) -> bool {
-        self.list.iter().any(|member| member.process == process)
+    pub(super) fn contains(&self, index: MemberIndex) -> bool {
+        self.find(index).is_some()
     }
 
-    /// Process indices without a process of their own, and the process that gets their packets.
-    pub(super) fn adopted(&self) -> &[(ProcessIndex, ProcessIndex)] {
+    pub(super) fn find(&self, index: MemberIndex) -> Option<&Member> {
+        self.list.iter().find(|member| member.index == index)
+    }
+
+    /// Member indices without a member of their own, and the member that gets their packets.
+    pub(super) fn adopted(&self) -> &[(MemberIndex, MemberIndex)] {
         &self.adopted
     }
 
-    /// Notes that `by` gets the packets of `process`. False: that was known, or cannot be.
-    pub(super) fn adopt(&mut self, process: ProcessIndex, by: ProcessIndex) -> bool {
-        let possible = process.is_of_process() && !self.contains(process) && self.contains(by);
-        if !possible || self.adopted.contains(&(process, by)) {
+    /// Notes that `by` gets the packets of `index`. False: that was known, or cannot be.
+    pub(super) fn adopt(&mut self, index: MemberIndex, by: MemberIndex) -> bool {
+        let possible = !self.contains(index) && self.contains(by);
+        if !possible || self.adopted.contains(&(index, by)) {
             return false;
         }
-        self.adopted.retain(|&(known, _)| known != process);
-        self.adopted.push((process, by));
+        self.adopted.retain(|&(known, _)| known != index);
+        self.adopted.push((index, by));
         true
     }
 
-    /// Forgets adoptions, by adopted process and adopter. True: there were some.
-    pub(super) fn end_adoptions(&mut self, ended: impl Fn(ProcessIndex, ProcessIndex) -> bool) -> bool {
+    /// Forgets adoptions, by adopted member and adopter. True: there were some.
+    pub(super) fn end_adoptions(&mut self, ended: impl Fn(MemberIndex, MemberIndex) -> bool) -> bool {
         let before = self.adopted.len();
-        self.adopted.retain(|&(process, by)| !ended(process, by));
+        self.adopted.retain(|&(index, by)| !ended(index, by));
         self.adopted.len() != before
     }
 
-    /// A new socket comes last in its group. False: the process index is taken or none.
+    /// The member that packets to an address are for which name a process index, in its own name or another
+    /// one's.
+    pub(super) fn at(&self, address: IpAddr, process: ProcessIndex) -> Option<MemberIndex> {
+        let own = self.list.iter().find(|member| member.process() == process && member.may_get(address));
+        own.map(|member| member.index).or_else(|| {
+            let gets = |by| self.find(by).is_some_and(|member| member.may_get(address));
+            let adopted = self.adopted.iter().find(|&&(index, by)| index.process() == process && gets(by));
+            adopted.map(|&(index, _)| index)
+        })
+    }
+
+    /// A new socket comes last in its group. False: the member index is taken, or the process index is that
+    /// of a member that gets packets of the same addresses.
     pub(super) fn add(&mut self, member: Member) -> bool {
-        let fits = member.process.is_of_process() && !self.contains(member.process);
+        let clash = |other: &Member| {
+            other.index == member.index
+                || other.process() == member.process() && overlap(other.address, member.address)
+        };
+        let fits = !self.list.iter().any(clash);
         if fits {
-            self.adopted.retain(|&(process, _)| process != member.process);
+            self.adopted.retain(|&(index, _)| index != member.index);
             self.list.push(member);
         }
         fits
     }
 
+    /// Adds members, in order, to none. False: some cannot be together.
+    pub(super) fn add_all(&mut self, list: Vec<Member>) -> bool {
+        let mut indices = HashSet::with_capacity(list.len());
+        let mut places = HashSet::with_capacity(list.len());
+        let fits = self.list.is_empty()
+            && list.iter().all(|member| {
+                indices.insert(member.index) && places.insert((member.address, member.process()))
+            });
+        if fits {
+            self.list = list;
+        }
+        fits
+    }
+
     /// A socket was closed: the last of its group takes its place. False: there was none.
-    pub(super) fn remove(&mut self, process: ProcessIndex) -> bool {
-        let Some(place) = self.list.iter().position(|member| member.process == process) else { return false };
+    pub(super) fn remove(&mut self, index: MemberIndex) -> bool {
+        let Some(place) = self.list.iter().position(|member| member.index == index) else { return false };
         let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
         let last = self.list.iter().rposition(|member| member.address == address).unwrap_or(place);
         self.list.swap(place, last);
@@ -100,10 +154,10 @@ impl Members {
         true
     }
 
-    /// `process` was seen to have the socket with this index of its group: it changes places with the one
+    /// A member was seen to have the socket with this index of its group: it changes places with the one
     /// that was thought to be there. False: that was known, or there is no such index.
-    pub(super) fn observe(&mut self, process: ProcessIndex, index: u8) -> bool {
-        let Some(place) = self.list.iter().position(|member| member.process == process) else { return false };
+    pub(super) fn observe(&mut self, member: MemberIndex, index: u8) -> bool {
+        let Some(place) = self.list.iter().position(|other| other.index == member) else { return false };
         let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
         let mut group = self.list.iter().enumerate().filter(|(_, member)| member.address == address);
         let Some((seen, _)) = group.nth(usize::from(index)) else { return false };
@@ -111,20 +165,48 @@ impl Members {
         place != seen
     }
 
-    /// The next process index that `claim` accepts, in turn.
-    pub(super) fn choose_process<T>(
+    /// The next member index that `claim` accepts for a member with this address, its process indices in
+    /// turn. The process index is none of a member that may get packets of the same addresses.
+    ///
+    /// While there are many free process indices, one is given that no member has, so that it fits any
+    /// address. Then devices with one address get those that members with other addresses have, each in the
+    /// lowest bank where it is free, and at last the rest.
+    pub(super) fn choose<T>(
         &mut self,
-        mut claim: impl FnMut(ProcessIndex) -> Option<T>,
-    ) -> Option<(ProcessIndex, T)> {
+        address: IpAddr,
+        mut claim: impl FnMut(MemberIndex) -> Option<T>,
+    ) -> Option<(MemberIndex, T)> {
         let first = self.next_process.clamp(ProcessIndex::FIRST, ProcessIndex::LAST);
         let from_first = ProcessIndex::all().skip_while(|process| *process < first);
-        for process in from_first.chain(ProcessIndex::all().take_while(|process| *process < first)) {
-            if !self.contains(process)
-                && !self.adopted.iter().any(|&(adopted, _)| adopted == process)
-                && let Some(claimed) = claim(process)
-            {
-                self.next_process = following(process);
-                return Some((process, claimed));
+        let turn: Vec<ProcessIndex> =
+            from_first.chain(ProcessIndex::all().take_while(|process| *process < first)).collect();
+        let adopted = self.adopted.iter().map(|&(index, _)| index);
+        let used: HashSet<MemberIndex> = self.list.iter().map(|member| member.index).chain(adopted).collect();
+        let address_of = |by| self.find(by).map(|member| member.address);
+        let addresses =
+            self.list.iter().map(|member| (member.process(), member.address)).chain(
+                self.adopted.iter().filter_map(|&(index, by)| Some((index.process(), address_of(by)?))),
+            );
+        let clashing: HashSet<ProcessIndex> =
+            addresses.filter(|&(_, other)| overlap(other, address)).map(|(process, _)| process).collect();
+        let known: HashSet<ProcessIndex> = used.iter().map(|index| index.process()).collect();
+        let has_many = ProcessIndex::all().count() - known.len() > LEFT_FREE;
+        let new = |from: &mut dyn Iterator<Item = &ProcessIndex>| -> Vec<MemberIndex> {
+            from.filter(|process| !known.contains(process))
+                .filter_map(|process| MemberIndex::new(0, *process))
+                .collect()
+        };
+        let free = new(&mut turn.iter());
+        let shared = turn.iter().filter(|process| known.contains(process) && !clashing.contains(process));
+        let shared: Vec<MemberIndex> = shared
+            .filter_map(|process| MemberIndex::all_of(*process).find(|index| !used.contains(index)))
+            .collect();
+        let is_alone = address.is_unspecified();
+        let order = if has_many || is_alone { [free, shared] } else { [shared, free] };
+        for index in order.into_iter().flatten() {
+            if let Some(claimed) = claim(index) {
+                self.next_process = following(index.process());
+                return Some((index, claimed));
             }
         }
         None
@@ -135,21 +217,21 @@ impl Members {
     /// whether a member still takes packets.
     pub(super) fn targets(&self, address: IpAddr, mut reading: impl FnMut(&Member) -> Reading) -> [u8; 256] {
         let group = self.list.iter().filter(|member| member.address == address);
-        let readers: Vec<(Reading, ProcessIndex, u8)> = group
+        let readers: Vec<(Reading, MemberIndex, u8)> = group
             .zip(0_u8..=u8::MAX)
-            .map(|(member, index)| (reading(member), member.process, index))
+            .map(|(member, index)| (reading(member), member.index, index))
             .filter(|&(reading, ..)| reading != Reading::Never)
             .collect();
         let lowest = readers.iter().min().map_or(0, |&(.., index)| index);
         let mut targets = [lowest; 256];
-        for (_, process, index) in readers {
-            if let Some(target) = targets.get_mut(usize::from(process)) {
+        for &(_, member, index) in &readers {
+            if let Some(target) = targets.get_mut(usize::from(member.process())) {
                 *target = index;
             }
         }
-        for &(process, by) in &self.adopted {
-            let index = targets.get(usize::from(by)).copied();
-            if let (Some(target), Some(index)) = (targets.get_mut(usize::from(process)), index) {
+        for &(adopted, by) in &self.adopted {
+            let index = readers.iter().find(|&&(_, member, _)| member == by).map(|&(.., index)| index);
+            if let (Some(target), Some(index)) = (targets.get_mut(usize::from(adopted.process())), index) {
                 *target = index;
             }
         }
@@ -166,23 +248,26 @@ fn following(process: ProcessIndex) -> ProcessIndex {
 mod tests {
     use super::*;
 
-    const fn nth(index: u8) -> ProcessIndex {
-        ProcessIndex::new(index)
+    fn nth(index: u16) -> MemberIndex {
+        MemberIndex::of_number(index).unwrap()
     }
 
-    fn member(process: u8, last_byte: u8) -> Member {
-        let address = IpAddr::from([127, 0, 0, last_byte]);
+    const fn address(last_byte: u8) -> IpAddr {
+        IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, last_byte))
+    }
+
+    fn member(number: u16, last_byte: u8) -> Member {
         Member {
-            process: nth(process),
+            index: nth(number),
             pid: 1,
             pid_namespace: 2,
             start_ticks: 3,
-            address,
-            inode: 100 + u64::from(process),
+            address: address(last_byte),
+            inode: 100 + u64::from(number),
         }
     }
 
-    fn members(processes: &[u8]) -> Members {
+    fn members(processes: &[u16]) -> Members {
         let mut members = Members::new(0, ProcessIndex::FIRST);
         for &process in processes {
             assert!(members.add(member(process, 1)));
@@ -190,13 +275,9 @@ mod tests {
         members
     }
 
-    fn order(members: &Members, last_byte: u8) -> Vec<u8> {
-        let address = IpAddr::from([127, 0, 0, last_byte]);
-        members
-            .iter()
-            .filter(|member| member.address == address)
-            .map(|member| member.process.value())
-            .collect()
+    fn order(members: &Members, last_byte: u8) -> Vec<u16> {
+        let of_group = members.iter().filter(|member| member.address == address(last_byte));
+        of_group.map(|member| member.index.number()).collect()
     }
 
     #[test]
@@ -208,13 +289,13 @@ mod tests {
         assert!(members.remove(nth(4)) && members.remove(nth(9)));
         assert_eq!((order(&members, 1), order(&members, 2)), (vec![1, 5, 3], vec![8]));
         assert!(!members.remove(nth(4)));
-        assert!(!members.add(member(5, 2)) && !members.add(member(0, 1)) && !members.add(member(255, 1)));
+        assert!(!members.add(member(5, 2)) && !members.add(member(0x205, 1)));
     }
 
     #[test]
     fn observations_lead_to_the_truth() {
         // Two deaths whose order no process saw: the kernel has [1, 5, 4], the registry [1, 4, 5].
-        let truth = [1_u8, 5, 4];
+        let truth = [1_u16, 5, 4];
         let mut members = members(&[1, 4, 5]);
         let mut changes = 0;
         while order(&members, 1) != truth {
@@ -229,26 +310,71 @@ mod tests {
     #[test]
     fn indices_are_given_in_turn() {
         let mut members = members(&[3]);
-        let first: Vec<u8> =
-            (0..3).filter_map(|_| members.choose_process(Some).map(|(process, _)| process.value())).collect();
+        let first: Vec<u16> = (0..3)
+            .filter_map(|_| members.choose(address(1), Some).map(|(index, _)| index.number()))
+            .collect();
         assert_eq!(first, [1, 2, 4]);
         members.next_process = ProcessIndex::LAST;
-        assert_eq!(members.choose_process(|_| Some("x")), Some((ProcessIndex::LAST, "x")));
+        assert_eq!(members.choose(address(1), |_| Some("x")), Some((nth(254), "x")));
         assert_eq!(members.next_process, ProcessIndex::FIRST);
-        assert_eq!(members.choose_process(|process| (process > nth(3)).then_some(())), Some((nth(4), ())));
-        assert_eq!(members.choose_process(|_| None::<()>), None);
+        assert_eq!(members.choose(address(1), |index| (index > nth(3)).then_some(())), Some((nth(4), ())));
+        assert_eq!(members.choose(address(1), |_| None::<()>), None);
+    }
+
+    /// Adds a member with the address `127.0.0.last_byte`, or with all addresses for 0; its index.
+    fn join(members: &mut Members, last_byte: u8) -> Option<MemberIndex> {
+        let address =
+            if last_byte == 0 { std::net::Ipv4Addr::UNSPECIFIED.into() } else { address(last_byte) };
+        let (index, ()) = members.choose(address, |_| Some(()))?;
+        assert!(members.add(Member { address, ..member(index.number(), 1) }), "{index}");
+        Some(index)
+    }
+
+    #[test]
+    fn addresses_share_process_indices_when_these_run_short() {
+        let mut members = members(&[]);
+        for round in 0..100 {
+            for last_byte in 1..=16 {
+                let index = join(&mut members, last_byte).unwrap();
+                assert_eq!(members.at(address(last_byte), index.process()), Some(index), "{round}");
+            }
+        }
+        assert_eq!(members.iter().filter(|member| member.index.bank() == 0).count(), 254 - LEFT_FREE);
+        // Those that are left are for members with all addresses, and for these alone.
+        let all: Vec<MemberIndex> = std::iter::from_fn(|| join(&mut members, 0)).collect();
+        assert_eq!(all.len(), LEFT_FREE);
+        for index in all {
+            assert!((1..=16).all(|last_byte| members.at(address(last_byte), index.process()) == Some(index)));
+            let same = members.iter().filter(|member| member.process() == index.process());
+            assert_eq!(same.count(), 1);
+        }
+        let more = std::iter::from_fn(|| join(&mut members, 1)).count();
+        assert_eq!(more, 254 - LEFT_FREE - 100, "the rest of one address");
+    }
+
+    #[test]
+    fn one_address_may_have_all_process_indices() {
+        let mut members = members(&[]);
+        assert_eq!(std::iter::from_fn(|| join(&mut members, 1)).count(), 254);
+        assert_eq!(join(&mut members, 0), None);
+        assert_eq!(join(&mut members, 2).map(MemberIndex::bank), Some(1));
+        assert!(members.remove(nth(7)) && members.adopt(nth(7), nth(8)));
+        assert_eq!(members.at(address(1), ProcessIndex::new(7)), Some(nth(7)), "its adopter's");
+        assert_eq!((join(&mut members, 1), members.at(address(3), ProcessIndex::new(7))), (None, None));
+        assert!(members.end_adoptions(|_, _| true));
+        assert_eq!(join(&mut members, 1), Some(nth(7)));
     }
 
     #[test]
     fn unknown_processes_go_to_the_lowest_that_reads() {
         let mut members = members(&[7, 2, 9]);
         assert!(members.add(member(1, 2)));
-        let address = IpAddr::from([127, 0, 0, 1]);
+        let address = address(1);
         let targets = members.targets(address, |_| Reading::Now);
         assert_eq!([targets[7], targets[2], targets[9]], [0, 1, 2]);
         assert!([0, 1, 3, 254, 255].iter().all(|&process: &usize| targets[process] == 1));
         let without = |process, reading| {
-            move |member: &Member| if member.process == process { reading } else { Reading::Now }
+            move |member: &Member| if member.index == process { reading } else { Reading::Now }
         };
         let targets = members.targets(address, without(nth(2), Reading::Never));
         assert_eq!([targets[7], targets[2], targets[9], targets[0]], [0, 0, 2, 0]);

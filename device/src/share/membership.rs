@@ -1,11 +1,13 @@
 //! This socket's place in the registry, from joining to leaving.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use pumice_transport::wire::ProcessIndex;
 
+use super::member_index::MemberIndex;
 use super::members::{Member, Members, Reading};
 use super::progress::{self, Condition};
 use super::registry::{Loaded, Registry};
@@ -22,16 +24,16 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(1);
 /// What a look at the registry found.
 #[derive(Debug)]
 pub(super) struct Repaired {
-    /// Process indices that have an owner which the registry does not know.
-    pub(super) strangers: Vec<ProcessIndex>,
-    /// Process indices of stopped processes, which serve no other process for now.
-    pub(super) stopped: Vec<ProcessIndex>,
+    /// Members that have an owner which the registry does not know.
+    pub(super) strangers: Vec<MemberIndex>,
+    /// Members whose processes are stopped, which serve no other process for now.
+    pub(super) stopped: Vec<MemberIndex>,
 }
 
 /// The process that gets packets which name no process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Server {
-    pub(super) process: ProcessIndex,
+    pub(super) member: MemberIndex,
     /// It is also the one that the group's program names when all processes run.
     pub(super) is_usual: bool,
 }
@@ -40,8 +42,10 @@ pub(super) struct Server {
 pub(super) struct Membership {
     registry: Registry,
     member: Member,
-    /// Process indices of processes that have gone, whose packets come here.
-    adopted: Vec<ProcessIndex>,
+    /// Members that have gone, whose packets come here.
+    adopted: Vec<MemberIndex>,
+    /// The registry as it was read last.
+    known: RefCell<Option<Members>>,
     port: u16,
     own_pid_namespace: u32,
     /// The generation whose program this process saw in force last.
@@ -66,6 +70,7 @@ impl Membership {
             registry,
             member,
             adopted: Vec::new(),
+            known: RefCell::new(None),
             port,
             own_pid_namespace,
             generation,
@@ -78,24 +83,28 @@ impl Membership {
     }
 
     pub(super) fn process(&self) -> ProcessIndex {
-        self.member.process
+        self.member.process()
+    }
+
+    pub(super) fn index(&self) -> MemberIndex {
+        self.member.index
     }
 
     pub(super) fn address(&self) -> IpAddr {
         self.member.address
     }
 
-    /// Process indices whose owners live, this one's included. The registry is locked.
-    pub(super) fn living_processes(&self) -> Result<Vec<ProcessIndex>, ShareError> {
-        let loaded = self.registry.load(&self.own_processes())?;
-        let known = loaded.members.iter().map(|member| member.process);
-        Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.process]).collect())
+    /// Members whose owners live, this one included. The registry is locked.
+    pub(super) fn living_members(&self) -> Result<Vec<MemberIndex>, ShareError> {
+        let loaded = self.registry.load(&self.own_members())?;
+        let known = loaded.members.iter().map(|member| member.index);
+        Ok(known.chain(loaded.strangers.iter().copied()).chain([self.member.index]).collect())
     }
 
     /// Whether no other process lives. The registry is locked.
     pub(super) fn is_alone(&self) -> bool {
-        let own = self.own_processes();
-        self.living_processes().is_ok_and(|processes| processes.iter().all(|process| own.contains(process)))
+        let own = self.own_members();
+        self.living_members().is_ok_and(|members| members.iter().all(|member| own.contains(member)))
     }
 
     /// Does something with the registry locked; nothing if it stays locked by others, or this is a fork
@@ -111,12 +120,11 @@ impl Membership {
 
     /// The process that has an index at an address, as the registry says it without its lock.
     pub(super) fn occupant(&self, process: ProcessIndex, address: IpAddr) -> Occupant {
-        if self.own_processes().contains(&process) {
-            return Occupant::NoProcess;
-        }
         let Some(members) = self.registry.peek() else { return Occupant::Unknown };
+        let own = self.own_members();
         let at = |member: &&Member| {
-            member.process == process
+            member.process() == process
+                && !own.contains(&member.index)
                 && (member.address == address
                     || member.address.is_unspecified() && system::is_host_address(address))
         };
@@ -126,72 +134,89 @@ impl Membership {
 
     /// Whether another process lives that is bound to this address, as the registry says it without its lock.
     pub(super) fn is_address_of_another(&self, address: IpAddr) -> bool {
-        let other = |member: &Member| member.process != self.member.process && member.address == address;
+        let other = |member: &Member| member.index != self.member.index && member.address == address;
         let members = self.registry.peek();
         members.is_some_and(|members| members.iter().any(|member| other(member) && self.is_there(member)))
+    }
+
+    /// The member that packets to an address are for which name a process index, as the registry says it
+    /// without its lock. `None`: processes with other addresses have the index. One that the registry does
+    /// not know may be in the first bank: it was damaged.
+    pub(super) fn resolve(&self, address: IpAddr, process: ProcessIndex) -> Option<MemberIndex> {
+        let mut known = self.known.borrow_mut();
+        let generation = self.registry.glance();
+        if known.as_ref().map(|members| members.generation) != generation || generation.is_none() {
+            *known = self.registry.peek();
+        }
+        let first = MemberIndex::new(0, process)?;
+        let Some(members) = known.as_ref() else { return Some(first) };
+        members.at(address, process).or_else(|| {
+            let is_known =
+                members.contains(first) || members.adopted().iter().any(|&(adopted, _)| adopted == first);
+            (!is_known).then_some(first)
+        })
     }
 
     /// Whether the process with this index and socket lives, as far as can be told.
     pub(super) fn lives(&self, process: ProcessIndex, inode: u64) -> bool {
         let Some(members) = self.registry.peek() else { return true };
-        let found = members.iter().find(|member| member.process == process && member.inode == inode);
+        let found = members.iter().find(|member| member.process() == process && member.inode == inode);
         found.is_some_and(|member| self.is_there(member))
     }
 
-    /// Whether a process index has an owner, and what the kernel says about that process.
-    pub(super) fn condition(&self, process: ProcessIndex) -> (bool, Condition) {
+    /// Whether a member index has an owner, and what the kernel says about that process.
+    pub(super) fn condition(&self, index: MemberIndex) -> (bool, Condition) {
         let members = self.registry.peek();
-        let member =
-            members.as_ref().and_then(|members| members.iter().find(|member| member.process == process));
+        let member = members.as_ref().and_then(|members| members.find(index));
         let condition =
             member.map_or(Condition::Unknown, |member| process::condition(member, self.own_pid_namespace));
-        (self.registry.is_taken(process), condition)
+        (self.registry.is_taken(index), condition)
     }
 
     fn is_there(&self, member: &Member) -> bool {
-        self.registry.is_taken(member.process) && !process::is_orphan(member, self.own_pid_namespace)
+        self.registry.is_taken(member.index) && !process::is_orphan(member, self.own_pid_namespace)
     }
 
     /// The process to which the group of `address` sends what names no process, or would if all of them ran,
     /// and the one that should get it, which is none of `except`.
-    pub(super) fn server(&self, address: IpAddr, except: &[ProcessIndex]) -> Option<Server> {
+    pub(super) fn server(&self, address: IpAddr, except: &[MemberIndex]) -> Option<Server> {
         let members = self.registry.peek()?;
         let exact = members.iter().any(|member| member.address == address);
         let group = members
             .iter()
             .filter(|member| if exact { member.address == address } else { member.address.is_unspecified() });
-        let group: Vec<(Reading, ProcessIndex)> = group
-            .filter(|member| member.process == self.member.process || self.registry.is_taken(member.process))
-            .map(|member| (self.reading(member), member.process))
+        let group: Vec<(Reading, MemberIndex)> = group
+            .filter(|member| member.index == self.member.index || self.registry.is_taken(member.index))
+            .map(|member| (self.reading(member), member.index))
             .filter(|&(reading, _)| reading != Reading::Never)
             .collect();
-        let lowest = group.iter().map(|&(_, process)| process).min()?;
-        let serving = group.iter().filter(|(_, process)| !except.contains(process));
-        serving.min().map(|&(_, process)| Server { process, is_usual: process == lowest })
+        let lowest = group.iter().map(|&(_, member)| member).min()?;
+        let serving = group.iter().filter(|(_, member)| !except.contains(member));
+        serving.min().map(|&(_, member)| Server { member, is_usual: member == lowest })
     }
 
     /// Whether another process takes packets now, as far as can be told.
-    pub(super) fn reads_now(&self, process: ProcessIndex) -> bool {
-        let (has_index, condition) = self.condition(process);
+    pub(super) fn reads_now(&self, member: MemberIndex) -> bool {
+        let (has_index, condition) = self.condition(member);
         has_index && progress::reading(condition) == Reading::Now
     }
 
     fn reading(&self, member: &Member) -> Reading {
-        if member.process == self.member.process {
+        if member.index == self.member.index {
             return Reading::Now;
         }
         progress::reading(process::condition(member, self.own_pid_namespace))
     }
 
     /// Attaches the program that the registry and the services imply to the group of the socket `fd`. The
-    /// registry is locked. Returns the process indices of stopped processes, which serve no other process for
+    /// registry is locked. Returns the members whose processes are stopped, which serve no other process for
     /// now.
-    pub(super) fn steer(&self, fd: RawFd, members: &Members, services: &mut Services) -> Vec<ProcessIndex> {
+    pub(super) fn steer(&self, fd: RawFd, members: &Members, services: &mut Services) -> Vec<MemberIndex> {
         let mut stopped = Vec::new();
         let processes = members.targets(self.member.address, |member| {
             let reading = self.reading(member);
             if reading == Reading::Later {
-                stopped.push(member.process);
+                stopped.push(member.index);
             }
             reading
         });
@@ -200,13 +225,13 @@ impl Membership {
     }
 
     fn attach(&self, fd: RawFd, members: &Members, processes: [u8; 256], services: &mut Services) {
-        let in_group = |process: ProcessIndex| {
-            members.iter().any(|member| member.process == process && member.address == self.member.address)
+        let in_group = |index: MemberIndex| {
+            members.find(index).is_some_and(|member| member.address == self.member.address)
         };
         let listening = services.listening(self.member.address).into_iter();
         let services = listening
-            .filter(|&(_, process)| system::guards(Guard::RequestsToListeners) && in_group(process))
-            .filter_map(|(service, process)| Some((service, *processes.get(usize::from(process))?)))
+            .filter(|&(_, member)| system::guards(Guard::RequestsToListeners) && in_group(member))
+            .filter_map(|(service, member)| Some((service, *processes.get(usize::from(member.process()))?)))
             .collect();
         // A kernel that does not take the program leaves everything to forwarding.
         let _ = steering::attach(fd, &Targets { processes, services });
@@ -214,7 +239,7 @@ impl Membership {
 
     /// Steers anew, at once. The registry is locked.
     pub(super) fn steer_locked(&self, fd: RawFd, services: &mut Services) {
-        if let Ok(Loaded { members, .. }) = self.registry.load(&self.own_processes()) {
+        if let Ok(Loaded { members, .. }) = self.registry.load(&self.own_members()) {
             self.steer(fd, &members, services);
         }
     }
@@ -243,12 +268,12 @@ impl Membership {
         evidence: Option<ProcessIndex>,
         services: &mut Services,
     ) -> Result<Repaired, ShareError> {
-        let Loaded { mut members, mut changed, strangers } = self.registry.load(&self.own_processes())?;
+        let Loaded { mut members, mut changed, strangers } = self.registry.load(&self.own_members())?;
         changed |= members.add(self.member);
-        for &process in &self.adopted {
+        for &index in &self.adopted {
             // This process has its lock, so its owner is gone.
-            changed |= members.remove(process);
-            changed |= members.adopt(process, self.member.process);
+            changed |= members.remove(index);
+            changed |= members.adopt(index, self.member.index);
         }
         if let Some(process) = evidence
             && !changed
@@ -256,7 +281,7 @@ impl Membership {
             && let targets = members.targets(self.member.address, |member| self.reading(member))
             && let Some(&index) = targets.get(usize::from(process))
         {
-            changed = members.observe(self.member.process, index);
+            changed = members.observe(self.member.index, index);
         }
         if changed {
             self.registry.store(&mut members)?;
@@ -273,17 +298,18 @@ impl Membership {
             return false;
         }
         self.leaving = true;
-        if let Ok(Loaded { mut members, .. }) = self.registry.load(&self.own_processes()) {
-            members.remove(self.member.process);
-            members.end_adoptions(|_, by| by == self.member.process);
+        if let Ok(Loaded { mut members, .. }) = self.registry.load(&self.own_members()) {
+            members.remove(self.member.index);
+            members.end_adoptions(|_, by| by == self.member.index);
             let processes = members.targets(self.member.address, |member| self.reading(member));
             self.attach(fd, &members, processes, services);
         }
         true
     }
 
-    fn own_processes(&self) -> Vec<ProcessIndex> {
-        std::iter::once(self.member.process).chain(self.adopted.iter().copied()).collect()
+    /// This member and those that it has adopted.
+    pub(super) fn own_members(&self) -> Vec<MemberIndex> {
+        std::iter::once(self.member.index).chain(self.adopted.iter().copied()).collect()
     }
 
     /// Takes over a process index whose owner has gone, and steers its packets here. `bind` makes what else
@@ -293,32 +319,48 @@ impl Membership {
         fd: RawFd,
         process: ProcessIndex,
         services: &mut Services,
-        bind: impl FnOnce() -> Option<T>,
-    ) -> Option<T> {
+        bind: impl FnOnce(MemberIndex) -> Option<T>,
+    ) -> Option<(MemberIndex, T)> {
         if !self.is_owner() || !self.registry.try_lock() {
             return None;
         }
         let mut made = None;
-        if self.registry.take(process) {
-            made = bind();
+        if let Some(index) = self.take_free(process) {
+            made = bind(index).map(|bound| (index, bound));
             if made.is_some() {
-                self.adopted.push(process);
+                self.adopted.push(index);
                 // What fails here is repaired later: packets come by a detour until then.
                 let _ = self.repair_locked(fd, None, services);
             } else {
-                self.registry.release(process);
+                self.registry.release(index);
             }
         }
         self.registry.unlock();
         made
     }
 
-    /// Gives up an adopted process index.
-    pub(super) fn abandon(&mut self, process: ProcessIndex) {
+    /// Takes a member index with a process index that no member has which may get packets of this one's
+    /// address. The registry is locked.
+    fn take_free(&self, process: ProcessIndex) -> Option<MemberIndex> {
+        let Loaded { members, strangers, .. } = self.registry.load(&self.own_members()).ok()?;
+        let address = |index| members.find(index).map(|member| member.address);
+        let members_with = members.iter().map(|member| (member.index, member.address));
+        let adopters = members.adopted().iter().filter_map(|&(index, by)| Some((index, address(by)?)));
+        let is_had = members_with
+            .chain(adopters)
+            .any(|(index, other)| index.process() == process && holders::overlap(other, self.member.address));
+        if is_had || strangers.iter().any(|stranger| stranger.process() == process) {
+            return None;
+        }
+        MemberIndex::all_of(process).find(|index| self.registry.take(*index))
+    }
+
+    /// Gives up an adopted member index.
+    pub(super) fn abandon(&mut self, index: MemberIndex) {
         let before = self.adopted.len();
-        self.adopted.retain(|&adopted| adopted != process);
+        self.adopted.retain(|&adopted| adopted != index);
         if self.adopted.len() != before && self.is_owner() {
-            self.registry.release(process);
+            self.registry.release(index);
         }
     }
 
@@ -330,24 +372,24 @@ impl Membership {
     /// The entry goes when the socket has gone. While a fork child holds the socket it keeps its place in
     /// the group, so the entry stays as well, until the lock of the process index is lost with the child.
     fn finish_leaving(&self) -> Result<(), ShareError> {
-        let Loaded { mut members, mut changed, .. } = self.registry.load(&self.own_processes())?;
-        changed |= members.end_adoptions(|_, by| by == self.member.process);
+        let Loaded { mut members, mut changed, .. } = self.registry.load(&self.own_members())?;
+        changed |= members.end_adoptions(|_, by| by == self.member.index);
         let held = holders::holders(self.port)
             .is_some_and(|all| all.iter().any(|holder| holder.inode == self.member.inode));
         if !held {
-            changed |= members.remove(self.member.process);
-            self.registry.release(self.member.process);
+            changed |= members.remove(self.member.index);
+            self.registry.release(self.member.index);
         }
         if members.iter().next().is_none() {
-            self.registry.sockets().sweep_processes(|process| self.registry.is_taken(process));
+            self.registry.sockets().sweep_members(|member| self.registry.is_taken(member));
         }
         if changed { self.registry.store(&mut members) } else { Ok(()) }
     }
 }
 
 impl Publisher for Membership {
-    fn process(&self) -> ProcessIndex {
-        self.member.process
+    fn index(&self) -> MemberIndex {
+        self.member.index
     }
 
     fn is_owner(&self) -> bool {
@@ -358,8 +400,8 @@ impl Publisher for Membership {
         &self.registry
     }
 
-    fn living_processes(&self) -> Result<Vec<ProcessIndex>, ShareError> {
-        Membership::living_processes(self)
+    fn living_members(&self) -> Result<Vec<MemberIndex>, ShareError> {
+        Membership::living_members(self)
     }
 }
 

@@ -5,8 +5,9 @@
 //!
 //! * **A process index**, 1 to 254: the top byte of the process's queue pair numbers, handed out by a small
 //!   registry file (`registry`). There is one file per user, network namespace and UDP port, for all
-//!   addresses together: a queue pair number then names one process of the host, at every address of the
-//!   host.
+//!   addresses together. A queue pair number names one process at each address of the host: processes that
+//!   may get packets to the same address differ in their indices. Others may have the same one, and differ
+//!   in their **member index** (`member_index`), which orders all that processes share.
 //! * **Steering** (`steering`): a classic BPF program on the group sends each batch to the socket of the
 //!   process that its first packet names. It is an optimisation, and it can be wrong for a while: when a
 //!   socket closes, the kernel moves the last one of the group into its place.
@@ -52,6 +53,7 @@ mod inspecting;
 mod local;
 pub(crate) mod lock;
 mod medium;
+mod member_index;
 pub(crate) mod members;
 mod membership;
 mod memory_folder;
@@ -88,6 +90,7 @@ pub use error::{Holder, ShareError};
 pub use giving::{Obeyed, order};
 pub use inspecting::{Inspected, inspect, inspect_first};
 pub use medium::Medium;
+pub use member_index::MemberIndex;
 pub use places::runtime_folder;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 pub use report::{Report, reports};
@@ -120,7 +123,7 @@ pub fn open_shared(address: Option<IpAddr>) -> Result<(SharedPort, ProcessIndex)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sharer {
     /// Which one.
-    pub process: ProcessIndex,
+    pub member: MemberIndex,
     /// Its number, in the PID namespace that it runs in.
     pub pid: u32,
     /// What its socket is bound to.
@@ -158,8 +161,15 @@ fn sharers_in(registry: &Registry) -> Result<Vec<Sharer>, ShareError> {
     Ok(loaded.members.iter().map(Sharer::from).collect())
 }
 
+impl Sharer {
+    /// The top byte of its queue pair numbers. Processes with different addresses may have the same.
+    pub fn process(&self) -> ProcessIndex {
+        self.member.process()
+    }
+}
+
 impl From<&members::Member> for Sharer {
     fn from(member: &members::Member) -> Sharer {
-        Sharer { process: member.process, pid: member.pid, address: member.address }
+        Sharer { member: member.index, pid: member.pid, address: member.address }
     }
 }

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::backlog_table::BacklogTable;
+use super::member_index::MemberIndex;
 use super::system::{self, File};
-use super::{folder, lock};
+use super::{folder, registry};
 use crate::port::Peer;
 
 /// Time between two looks into the folder.
@@ -26,13 +27,16 @@ struct Neighbour {
     registry: File,
 }
 
+/// A table of another namespace, and which member of it a destination is.
+type Route = (Arc<BacklogTable>, MemberIndex);
+
 /// Other namespaces, and which of them destinations are in.
 #[derive(Debug)]
 pub(super) struct Neighbours {
     folder: PathBuf,
     port: u16,
     found: Vec<Neighbour>,
-    routes: HashMap<Peer, Option<Arc<BacklogTable>>>,
+    routes: HashMap<Peer, Option<Route>>,
     looked_ns: Option<u64>,
 }
 
@@ -43,7 +47,7 @@ impl Neighbours {
     }
 
     /// The table with the entry of `peer`, if there is one and only one.
-    pub(super) fn find(&mut self, now_ns: u64, peer: Peer) -> Option<Arc<BacklogTable>> {
+    pub(super) fn find(&mut self, now_ns: u64, peer: Peer) -> Option<Route> {
         if self.looked_ns.is_none_or(|looked_ns| now_ns.saturating_sub(looked_ns) >= LOOK_INTERVAL_NS) {
             self.looked_ns = Some(now_ns);
             self.routes.clear();
@@ -52,12 +56,11 @@ impl Neighbours {
         if let Some(known) = self.routes.get(&peer) {
             return known.clone();
         }
-        let lives = |registry: &File| {
-            lock::locked_processes(registry)
-                .is_ok_and(|live| live.get(usize::from(peer.process)) == Some(&true))
-        };
-        let mut all = self.found.iter().filter(|each| each.table.names(peer) && lives(&each.registry));
-        let first = all.next().map(|each| Arc::clone(&each.table));
+        let mut all = self.found.iter().filter_map(|each| {
+            let member = each.table.find(peer, |_| false)?;
+            registry::is_member_alive(&each.registry, member).then(|| (Arc::clone(&each.table), member))
+        });
+        let first = all.next();
         // The same address twice is two networks', and nothing tells which is meant.
         let route = first.filter(|_| all.next().is_none());
         if self.routes.len() < MAX_ROUTES {
@@ -67,8 +70,8 @@ impl Neighbours {
     }
 
     /// What [`find`](Neighbours::find) found last.
-    pub(super) fn found(&self, peer: Peer) -> Option<&Arc<BacklogTable>> {
-        self.routes.get(&peer)?.as_ref()
+    pub(super) fn found(&self, peer: Peer) -> Option<Route> {
+        self.routes.get(&peer)?.clone()
     }
 
     fn look(&mut self) {

@@ -8,13 +8,16 @@ use std::collections::VecDeque;
 
 use pumice_transport::wire::ProcessIndex;
 
+use super::member_index::MemberIndex;
 use crate::faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
 use crate::inspect::MAX_PAGE_BYTES;
 use crate::port::Order;
 
 /// What an answer begins with, before the process index and the number of the order.
 const MAGIC: [u8; 8] = *b"pumiceF1";
-const HEADER_BYTES: usize = 8 + 1 + 8;
+/// The same of a member in another bank than the first: its bank follows.
+const MAGIC_WITH_BANK: [u8; 8] = *b"pumiceF2";
+const HEADER_BYTES: usize = 8 + 1 + 1 + 8;
 /// Orders that wait to be obeyed.
 const MAX_WAITING: usize = 16;
 /// Answers that are kept, for those that ask again.
@@ -25,23 +28,31 @@ pub(super) const MAX_BYTES: usize = HEADER_BYTES + MAX_ANSWER_BYTES;
 const _: () = assert!(MAX_PAGE_BYTES <= MAX_ANSWER_BYTES, "a page of objects fits");
 
 /// An answer, as it is sent.
-pub(super) fn encode(process: ProcessIndex, number: u64, answer: &[u8]) -> Vec<u8> {
-    [&MAGIC[..], &[process.value()], &number.to_le_bytes(), answer].concat()
+pub(super) fn encode(member: MemberIndex, number: u64, answer: &[u8]) -> Vec<u8> {
+    let (process, bank) = (member.process().value(), member.bank());
+    let with_bank = [&MAGIC_WITH_BANK[..], &[bank, process]].concat();
+    let begin = if bank == 0 { [&MAGIC[..], &[process]].concat() } else { with_bank };
+    [&begin[..], &number.to_le_bytes(), answer].concat()
 }
 
 /// The answer to the order with this number; nothing if it is none.
-pub(super) fn decode(bytes: &[u8], number: u64) -> Option<(ProcessIndex, LiveAnswer)> {
-    let (process, of_order, answer) = answer_of(bytes)?;
+pub(super) fn decode(bytes: &[u8], number: u64) -> Option<(MemberIndex, LiveAnswer)> {
+    let (member, of_order, answer) = answer_of(bytes)?;
     let answer = (of_order == number).then_some(answer)?;
-    Some((process, LiveAnswer::decode(answer)?))
+    Some((member, LiveAnswer::decode(answer)?))
 }
 
 /// What stands in an answer: whose it is, the number of the order, and the rest.
-pub(super) fn answer_of(bytes: &[u8]) -> Option<(ProcessIndex, u64, &[u8])> {
+pub(super) fn answer_of(bytes: &[u8]) -> Option<(MemberIndex, u64, &[u8])> {
     let (magic, bytes) = bytes.split_first_chunk::<8>()?;
+    let (&bank, bytes) = match *magic {
+        MAGIC => (&0, bytes),
+        MAGIC_WITH_BANK => bytes.split_first()?,
+        _ => return None,
+    };
     let (&process, bytes) = bytes.split_first()?;
     let (number, answer) = bytes.split_first_chunk::<8>()?;
-    (*magic == MAGIC).then(|| (ProcessIndex::new(process), u64::from_le_bytes(*number), answer))
+    Some((MemberIndex::new(bank, ProcessIndex::new(process))?, u64::from_le_bytes(*number), answer))
 }
 
 /// The orders that came to a process.
@@ -72,8 +83,8 @@ impl Orders {
     }
 
     /// An order was obeyed; what its asker is told.
-    pub(super) fn answer(&mut self, process: ProcessIndex, order: &Order, answer: &[u8]) -> Vec<u8> {
-        let text = encode(process, order.number, answer);
+    pub(super) fn answer(&mut self, member: MemberIndex, order: &Order, answer: &[u8]) -> Vec<u8> {
+        let text = encode(member, order.number, answer);
         if self.answered.len() >= MAX_ANSWERED {
             self.answered.pop_front();
         }
@@ -86,6 +97,10 @@ impl Orders {
 mod tests {
     use super::*;
 
+    fn nth(number: u16) -> MemberIndex {
+        MemberIndex::of_number(number).unwrap()
+    }
+
     fn order(asker: u64, number: u64) -> Order {
         Order { asker, number, text: b"{}".to_vec() }
     }
@@ -97,7 +112,7 @@ mod tests {
         assert_eq!(orders.take(order(1, 1)), None);
         assert_eq!(orders.take(order(2, 1)), None);
         let first = orders.next().unwrap();
-        let text = orders.answer(ProcessIndex::new(9), &first, b"done");
+        let text = orders.answer(nth(9), &first, b"done");
         assert_eq!((orders.next().map(|order| order.asker), orders.next().is_none()), (Some(2), true));
         assert_eq!(orders.take(order(1, 1)), Some(&text[..]));
         assert!(orders.next().is_none());
@@ -110,14 +125,16 @@ mod tests {
     #[test]
     fn answers_are_read_as_they_were_written() {
         let answer = LiveAnswer { tag: "a".to_owned(), ..LiveAnswer::default() };
-        let bytes = encode(ProcessIndex::new(9), 77, &answer.clone().encode());
-        assert_eq!(decode(&bytes, 77), Some((ProcessIndex::new(9), answer)));
-        assert_eq!(decode(&bytes, 78), None, "the answer to an earlier order");
-        for length in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..length], 77), None);
+        for member in [9, 0x509].map(nth) {
+            let bytes = encode(member, 77, &answer.clone().encode());
+            assert_eq!(decode(&bytes, 77), Some((member, answer.clone())));
+            assert_eq!(decode(&bytes, 78), None, "the answer to an earlier order");
+            for length in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..length], 77), None);
+            }
+            let mut other = bytes;
+            other[0] = b'q';
+            assert_eq!(decode(&other, 77), None);
         }
-        let mut other = bytes;
-        other[0] = b'q';
-        assert_eq!(decode(&other, 77), None);
     }
 }

@@ -128,7 +128,7 @@ mod tests {
         let own = start_ticks(std::process::id());
         assert!(own.is_some() && network_namespace() != 0 && pid_namespace() != 0);
         let mut member = Member {
-            process: pumice_transport::wire::ProcessIndex::FIRST,
+            index: crate::share::member_index::MemberIndex::of_number(1).unwrap(),
             pid: std::process::id(),
             pid_namespace: pid_namespace(),
             start_ticks: own.unwrap_or_default(),

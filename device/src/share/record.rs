@@ -7,6 +7,7 @@ use fnv::FnvHasher;
 
 use pumice_transport::wire::ProcessIndex;
 
+use super::member_index::{BANKS, MemberIndex};
 use super::members::{Member, Members};
 
 /// Name and version of the format.
@@ -15,29 +16,34 @@ const HEADER_BYTES: usize = 8 + 8 + 8;
 const MEMBER_BYTES: usize = 48;
 const SUM_BYTES: usize = 8;
 
-/// The longest record: a process index has a member or an adopter.
+/// The longest record: a member index has a member or an adopter.
 pub(super) const MAX_BYTES: usize =
-    HEADER_BYTES + ProcessIndex::LAST.value() as usize * MEMBER_BYTES + SUM_BYTES;
+    HEADER_BYTES + BANKS * ProcessIndex::LAST.value() as usize * MEMBER_BYTES + SUM_BYTES;
 
-/// Header (magic, generation, next process index, numbers of members and of adopted process indices),
-/// members, adopted process indices with their adopters, checksum; little-endian.
+/// What stands before everything that changes in size: magic and generation.
+pub(super) const BEGIN_BYTES: usize = 8 + 8;
+
+/// The generation in the first bytes of a record; nothing if it is of another version.
+pub(super) fn generation(begin: &[u8; BEGIN_BYTES]) -> Option<u64> {
+    let (magic, generation) = begin.split_first_chunk::<8>()?;
+    (*magic == MAGIC).then_some(u64::from_le_bytes(*generation.first_chunk()?))
+}
+
+/// Header (magic, generation, next process index, numbers of members and of adopted member indices, whether
+/// these have banks), members, adopted member indices with their adopters, checksum; little-endian. Without
+/// members in other banks than the first, it is what older versions read and write.
 pub(super) fn encode(members: &Members) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAX_BYTES);
     bytes.extend(MAGIC);
     bytes.extend(members.generation.to_le_bytes());
-    bytes.extend([
-        members.next_process.value(),
-        members.iter().count() as u8,
-        members.adopted().len() as u8,
-        0,
-        0,
-        0,
-        0,
-        0,
-    ]);
+    let [count, count_high] = (members.iter().count() as u16).to_le_bytes();
+    let [adopted, adopted_high] = (members.adopted().len() as u16).to_le_bytes();
+    let has_banks = members.adopted().iter().any(|(index, by)| index.bank() != 0 || by.bank() != 0);
+    let next_process = members.next_process.value();
+    bytes.extend([next_process, count, adopted, count_high, adopted_high, u8::from(has_banks), 0, 0]);
     for member in members.iter() {
         let (family, address) = address_bytes(member.address);
-        bytes.extend([member.process.value(), family, 0, 0]);
+        bytes.extend([member.process().value(), family, member.index.bank(), 0]);
         bytes.extend(member.pid.to_le_bytes());
         bytes.extend(member.start_ticks.to_le_bytes());
         bytes.extend(member.inode.to_le_bytes());
@@ -45,7 +51,12 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
         bytes.extend(member.pid_namespace.to_le_bytes());
         bytes.extend([0; 4]);
     }
-    members.adopted().iter().for_each(|&(process, by)| bytes.extend([process.value(), by.value()]));
+    for (index, by) in members.adopted() {
+        bytes.extend([index, by].map(|each| each.process().value()));
+        if has_banks {
+            bytes.extend([index, by].map(|each| each.bank()));
+        }
+    }
     bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
 }
@@ -55,35 +66,42 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Members> {
     let (body, sum) = bytes.split_last_chunk::<SUM_BYTES>()?;
     let (magic, rest) = body.split_first_chunk::<8>()?;
     let (generation, rest) = rest.split_first_chunk::<8>()?;
-    let (&[next_process, count, adopted, ..], rest) = rest.split_first_chunk::<8>()?;
+    let (&[next_process, count, adopted, count_high, adopted_high, has_banks, ..], rest) =
+        rest.split_first_chunk::<8>()?;
+    let count = usize::from(u16::from_le_bytes([count, count_high]));
+    let adopted = usize::from(u16::from_le_bytes([adopted, adopted_high]));
+    let pair_bytes = if has_banks == 0 { 2 } else { 4 };
     let sound = *magic == MAGIC
         && u64::from_le_bytes(*sum) == checksum(body)
-        && rest.len() == usize::from(count) * MEMBER_BYTES + usize::from(adopted) * 2;
+        && rest.len() == count * MEMBER_BYTES + adopted * pair_bytes;
     if !sound {
         return None;
     }
     let mut members = Members::new(u64::from_le_bytes(*generation), ProcessIndex::new(next_process));
-    let (list, pairs) = rest.split_at_checked(usize::from(count) * MEMBER_BYTES)?;
+    let (list, pairs) = rest.split_at_checked(count * MEMBER_BYTES)?;
     let (chunks, _) = list.as_chunks::<MEMBER_BYTES>();
-    let (pairs, _) = pairs.as_chunks::<2>();
-    // These refuse process indices that are no process indices or come twice.
-    let sound = chunks.iter().all(|chunk| member(chunk).is_some_and(|member| members.add(member)))
-        && pairs.iter().all(|pair| {
-            let [process, by] = pair.map(ProcessIndex::new);
-            members.adopt(process, by)
+    // These refuse member indices that are none or come twice.
+    let list: Vec<Member> = chunks.iter().map(member).collect::<Option<_>>()?;
+    let sound = members.add_all(list)
+        && pairs.chunks_exact(pair_bytes).all(|pair| {
+            let index = |process: usize, bank: usize| {
+                let bank = if has_banks == 0 { Some(0) } else { pair.get(bank).copied() };
+                MemberIndex::new(bank?, ProcessIndex::new(*pair.get(process)?))
+            };
+            index(0, 2).zip(index(1, 3)).is_some_and(|(index, by)| members.adopt(index, by))
         });
     sound.then_some(members)
 }
 
 fn member(bytes: &[u8; MEMBER_BYTES]) -> Option<Member> {
-    let (&[process, family, _, _], rest) = bytes.split_first_chunk::<4>()?;
+    let (&[process, family, bank, _], rest) = bytes.split_first_chunk::<4>()?;
     let (pid, rest) = rest.split_first_chunk::<4>()?;
     let (start_ticks, rest) = rest.split_first_chunk::<8>()?;
     let (inode, rest) = rest.split_first_chunk::<8>()?;
     let (address, rest) = rest.split_first_chunk::<16>()?;
     let pid_namespace = rest.first_chunk::<4>()?;
     Some(Member {
-        process: ProcessIndex::new(process),
+        index: MemberIndex::new(bank, ProcessIndex::new(process))?,
         pid: u32::from_le_bytes(*pid),
         pid_namespace: u32::from_le_bytes(*pid_namespace),
         start_ticks: u64::from_le_bytes(*start_ticks),
@@ -123,18 +141,23 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    const fn nth(index: u8) -> ProcessIndex {
-        ProcessIndex::new(index)
+    fn nth(index: u16) -> MemberIndex {
+        MemberIndex::of_number(index).unwrap()
     }
 
     fn full() -> Members {
-        let mut members = Members::new(77, nth(9));
-        for process in ProcessIndex::all().map(ProcessIndex::value) {
-            let v6 = IpAddr::V6(Ipv6Addr::from([process; 16]));
-            let address = if process % 2 == 0 { IpAddr::from([10, 0, 0, process]) } else { v6 };
-            let wide = u64::from(process) << 40;
+        full_of(1)
+    }
+
+    fn full_of(banks: u8) -> Members {
+        let mut members = Members::new(77, ProcessIndex::new(9));
+        for index in MemberIndex::all().filter(|index| index.bank() < banks) {
+            let (process, bank) = (index.process().value(), index.bank());
+            let v6 = IpAddr::V6(Ipv6Addr::from([process, bank, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]));
+            let address = if process % 2 == 0 { IpAddr::from([10, 0, bank, process]) } else { v6 };
+            let wide = u64::from(index.number()) << 40;
             let member = Member {
-                process: nth(process),
+                index,
                 pid: 70_000 + u32::from(process),
                 pid_namespace: 0xf000_0000,
                 start_ticks: wide,
@@ -155,18 +178,15 @@ mod tests {
                 && adopted.adopt(nth(200), nth(254))
                 && !adopted.adopt(nth(9), nth(1))
         );
-        assert!(
-            !adopted.adopt(nth(3), nth(1))
-                && !adopted.adopt(nth(0), nth(1))
-                && !adopted.adopt(nth(200), nth(9)),
-            "who can, and of whom"
-        );
-        for members in [Members::new(0, ProcessIndex::FIRST), full(), adopted] {
+        assert!(!adopted.adopt(nth(3), nth(1)) && !adopted.adopt(nth(200), nth(9)), "who can, and of whom");
+        let mut banks = full_of(16);
+        assert!(banks.remove(nth(0x309)) && banks.adopt(nth(0x309), nth(0x101)));
+        for members in [Members::new(0, ProcessIndex::FIRST), full(), adopted, banks] {
             let bytes = encode(&members);
             assert!(bytes.len() <= MAX_BYTES);
             assert_eq!(decode(&bytes), Some(members));
         }
-        assert_eq!(encode(&full()).len(), MAX_BYTES);
+        assert_eq!(encode(&full_of(16)).len(), MAX_BYTES);
     }
 
     #[test]
@@ -189,8 +209,9 @@ mod tests {
         };
         let good = encode(&full());
         // Another version; more members than there are; an index twice; index 0; index 255;
-        // no such family.
-        for (place, value) in [(7, b'2'), (17, 255), (24 + 48, 1), (24, 0), (24, 255), (25, 9)] {
+        // no such family; no such bank.
+        let wrong = [(7, b'2'), (17, 255), (20, 1), (24 + 48, 1), (24, 0), (24, 255), (25, 9), (26, 16)];
+        for (place, value) in wrong {
             let mut bytes = good.clone();
             bytes[place] = value;
             assert_eq!(decode(&seal(bytes)), None, "{value} at {place}");

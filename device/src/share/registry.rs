@@ -1,5 +1,6 @@
 //! The registry file: which process may change it, and what it says.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use pumice_transport::wire::ProcessIndex;
 
 use super::folder::Folder;
+use super::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
 use super::members::Members;
 use super::sockets::Sockets;
 use super::system::{self, File};
@@ -15,11 +17,15 @@ use super::{ShareError, folder, lock, process, record};
 
 /// Where the locks of reserved process indices begin.
 const RESERVATIONS: u32 = 512;
+/// Where the locks of the members of other banks than the first begin, counted as the first one's are.
+const OTHER_BANKS: u32 = 1024;
 /// How long the lock is waited for before the processes that may have it are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a lock is waited for while no process that may have it is stopped: hundreds of processes that
 /// begin at once on a machine with other work take it one after the other.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);
+/// How much of the file is read at first: all of it while the first bank is enough.
+const FIRST_READ_BYTES: usize = 16 << 10;
 /// How often a file that is being written is read again.
 const PEEKS: u32 = 3;
 
@@ -37,8 +43,8 @@ pub(super) struct Loaded {
     pub(super) members: Members,
     /// It has to be written again: a process is gone, or it was damaged.
     pub(super) changed: bool,
-    /// Process indices that have an owner whom the registry does not know: it was damaged.
-    pub(super) strangers: Vec<ProcessIndex>,
+    /// Members that have an owner whom the registry does not know: it was damaged.
+    pub(super) strangers: Vec<MemberIndex>,
 }
 
 impl Registry {
@@ -115,24 +121,26 @@ impl Registry {
         let _ = lock::unlock_place(&self.file, lock::CHANGES);
     }
 
-    /// Takes a process index. False: it has an owner, or a process has reserved it.
-    pub(super) fn claim(&self, process: ProcessIndex) -> bool {
-        let reserved =
-            || lock::is_place_locked(&self.file, RESERVATIONS + u32::from(process)).unwrap_or(true);
-        if reserved() || !self.take(process) {
+    /// Takes a member index. False: it has an owner, or a process has reserved the process index.
+    pub(super) fn claim(&self, member: MemberIndex) -> bool {
+        let reserved = || {
+            let place = RESERVATIONS + u32::from(member.process());
+            lock::is_place_locked(&self.file, place).unwrap_or(true)
+        };
+        if reserved() || !self.take(member) {
             return false;
         }
         // A process that reserved it meanwhile may not have seen that it is taken.
         let free = !reserved();
         if !free {
-            self.release(process);
+            self.release(member);
         }
         free
     }
 
-    /// Takes a process index, reserved or not. False: it has an owner.
-    pub(super) fn take(&self, process: ProcessIndex) -> bool {
-        lock::try_lock(&self.file, process).unwrap_or(false)
+    /// Takes a member index, reserved or not. False: it has an owner.
+    pub(super) fn take(&self, member: MemberIndex) -> bool {
+        lock::try_lock_place(&self.file, lock_place(member)).unwrap_or(false)
     }
 
     /// Keeps a process index from being claimed when its owner has gone.
@@ -146,22 +154,22 @@ impl Registry {
         let _ = lock::unlock_place(&self.file, RESERVATIONS + u32::from(process));
     }
 
-    /// Gives a process index back.
-    pub(super) fn release(&self, process: ProcessIndex) {
-        let _ = lock::unlock(&self.file, process);
+    /// Gives a member index back.
+    pub(super) fn release(&self, member: MemberIndex) {
+        let _ = lock::unlock_place(&self.file, lock_place(member));
     }
 
-    /// Reads the registry, which is locked. A process that has lost the lock of its process index is gone;
-    /// its socket is removed. `own` are the caller's process indices, whose locks the caller does not see.
-    pub(super) fn load(&self, own: &[ProcessIndex]) -> Result<Loaded, ShareError> {
+    /// Reads the registry, which is locked. A process that has lost the lock of its member index is gone;
+    /// its socket is removed. `own` are the caller's member indices, whose locks the caller does not see.
+    pub(super) fn load(&self, own: &[MemberIndex]) -> Result<Loaded, ShareError> {
         let failed = || self.failed("read the registry");
-        let mut live = lock::locked_processes(&self.file).map_err(failed())?;
+        let mut live = living(&self.file).map_err(failed())?;
         for &own in own {
             if let Some(live) = live.get_mut(usize::from(own)) {
                 *live = true;
             }
         }
-        let lives = |process: ProcessIndex| live.get(usize::from(process)).is_some_and(|&live| live);
+        let lives = |member: MemberIndex| live.get(usize::from(member)).is_some_and(|&live| live);
         let bytes = self.read().map_err(failed())?;
         let (mut members, mut changed) = match record::decode(&bytes) {
             Some(members) => (members, false),
@@ -174,25 +182,23 @@ impl Registry {
                 (Members::new(0, next_process), true)
             }
         };
-        let gone: Vec<ProcessIndex> =
-            members.iter().map(|member| member.process).filter(|&process| !lives(process)).collect();
-        for process in gone {
-            changed |= members.remove(process);
-            self.sockets.remove(process);
+        let gone: Vec<MemberIndex> =
+            members.iter().map(|member| member.index).filter(|&index| !lives(index)).collect();
+        for index in gone {
+            changed |= members.remove(index);
+            self.sockets.remove(index);
         }
-        for &(process, _) in members.adopted().iter().filter(|&&(process, _)| !lives(process)) {
-            self.sockets.remove(process);
+        for &(index, _) in members.adopted().iter().filter(|&&(index, _)| !lives(index)) {
+            self.sockets.remove(index);
         }
-        let gone_by: Vec<ProcessIndex> =
+        let gone_by: Vec<MemberIndex> =
             members.adopted().iter().map(|&(_, by)| by).filter(|&by| !members.contains(by)).collect();
-        changed |= members.end_adoptions(|process, by| !lives(process) || gone_by.contains(&by));
-        let adopted =
-            |process: ProcessIndex| members.adopted().iter().any(|&(adopted, _)| adopted == process);
-        let strangers = ProcessIndex::all()
-            .filter(|process| {
-                !own.contains(process) && lives(*process) && !members.contains(*process) && !adopted(*process)
-            })
-            .collect();
+        changed |= members.end_adoptions(|index, by| !lives(index) || gone_by.contains(&by));
+        let adopted = members.adopted().iter().map(|&(adopted, _)| adopted);
+        let own = own.iter().copied();
+        let known: HashSet<MemberIndex> =
+            members.iter().map(|member| member.index).chain(adopted).chain(own).collect();
+        let strangers = MemberIndex::all().filter(|index| lives(*index) && !known.contains(index)).collect();
         Ok(Loaded { members, changed, strangers })
     }
 
@@ -202,10 +208,17 @@ impl Registry {
         (0..PEEKS).find_map(|_| record::decode(&self.read().ok()?))
     }
 
-    /// Whether another open file has the lock of a process.
-    pub(super) fn is_taken(&self, process: ProcessIndex) -> bool {
+    /// The number of changes that the file says it has had, read without the lock and unchecked.
+    pub(super) fn glance(&self) -> Option<u64> {
+        let mut begin = [0; record::BEGIN_BYTES];
+        self.file.read_exact_at(&mut begin, 0).ok()?;
+        record::generation(&begin)
+    }
+
+    /// Whether another open file has the lock of a member.
+    pub(super) fn is_taken(&self, member: MemberIndex) -> bool {
         // What cannot be asked is no proof of a death.
-        lock::is_place_locked(&self.file, process.into()).unwrap_or(true)
+        lock::is_place_locked(&self.file, lock_place(member)).unwrap_or(true)
     }
 
     /// Writes the registry anew, as the next generation.
@@ -218,7 +231,7 @@ impl Registry {
 
     /// All of the file, or as much as shows that it is too long.
     fn read(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; record::MAX_BYTES + 1];
+        let mut bytes = vec![0; FIRST_READ_BYTES];
         let mut length = 0;
         while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
             match self.file.read_at(rest, length as u64) {
@@ -226,6 +239,9 @@ impl Registry {
                 Ok(count) => length += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
+            }
+            if length == bytes.len() {
+                bytes.resize((length * 2).min(record::MAX_BYTES + 1), 0);
             }
         }
         bytes.truncate(length);
@@ -238,22 +254,44 @@ impl Registry {
     }
 }
 
+/// Where the lock of a member is.
+fn lock_place(member: MemberIndex) -> u32 {
+    let number = u32::from(member.number());
+    if member.bank() == 0 { number } else { OTHER_BANKS + number }
+}
+
+/// Whether another open file of a registry has the lock of each member, by number.
+fn living(file: &File) -> io::Result<Vec<bool>> {
+    let mut live = vec![false; BANKS * NUMBERS_OF_BANK];
+    let (first, others) = live.split_at_mut(NUMBERS_OF_BANK);
+    if let Some(first) = first.get_mut(usize::from(ProcessIndex::FIRST)..=usize::from(ProcessIndex::LAST)) {
+        lock::locked_places(file, ProcessIndex::FIRST.into(), first)?;
+    }
+    lock::locked_places(file, OTHER_BANKS + NUMBERS_OF_BANK as u32, others)?;
+    Ok(live)
+}
+
+/// Whether another open file of a registry has the lock of a member.
+pub(super) fn is_member_alive(file: &File, member: MemberIndex) -> bool {
+    lock::is_place_locked(file, lock_place(member)).unwrap_or(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::members::Member;
     use super::*;
 
-    const fn nth(index: u8) -> ProcessIndex {
-        ProcessIndex::new(index)
+    fn nth(index: u8) -> MemberIndex {
+        MemberIndex::new(0, ProcessIndex::new(index)).unwrap()
     }
 
     fn member(process: u8) -> Member {
         let address = [127, 0, 0, 1].into();
-        Member { process: nth(process), pid: 1, pid_namespace: 1, start_ticks: 1, address, inode: 1 }
+        Member { index: nth(process), pid: 1, pid_namespace: 1, start_ticks: 1, address, inode: 1 }
     }
 
-    fn processes(loaded: &Loaded) -> Vec<u8> {
-        loaded.members.iter().map(|member| member.process.value()).collect()
+    fn processes(loaded: &Loaded) -> Vec<u16> {
+        loaded.members.iter().map(|member| member.index.number()).collect()
     }
 
     /// The process that has the lock, but for this one: it sleeps until its standard input ends.

@@ -1,6 +1,6 @@
 //! From the process that got a packet to the process that the packet is for.
 //!
-//! Each process index has a unix datagram socket with a name in the folder of the registry, which only this
+//! Each member index has a unix datagram socket with a name in the folder of the registry, which only this
 //! user may enter. Both ends check each other. The sender looks whether the lock of the index is held, so
 //! that nothing goes to a name whose process has died, and knows that no other user can have made a socket
 //! there. The receiver looks at the sender's user, as the kernel tells it, and checks the datagram like a
@@ -15,8 +15,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use pumice_transport::path::Flow;
-use pumice_transport::wire::ProcessIndex;
 
+use super::member_index::MemberIndex;
 use super::registry::Registry;
 use super::sockets::{Sent, Sockets};
 use super::system::{self, DatagramSocket, Guard};
@@ -55,12 +55,12 @@ pub(super) enum Incoming<'a> {
     Rejected,
 }
 
-/// The socket of a process.
+/// The socket of a member.
 #[derive(Debug)]
 pub(super) struct Relay {
     socket: DatagramSocket,
     sockets: Sockets,
-    process: ProcessIndex,
+    member: MemberIndex,
     /// The process that opened it: a fork child's copy leaves the name where it is.
     pid: u32,
     uid: u32,
@@ -68,23 +68,23 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Opens the socket of `process`, whose lock the caller has.
+    /// Opens the socket of `member`, whose lock the caller has.
     ///
     /// # Errors
     /// `AddrInUse`: there is something else of this name; what else the system says.
-    pub(super) fn bind(sockets: &Sockets, process: ProcessIndex) -> io::Result<Relay> {
+    pub(super) fn bind(sockets: &Sockets, member: MemberIndex) -> io::Result<Relay> {
         let socket = DatagramSocket::new()?;
-        sockets.name_of_process(&socket, process)?;
+        sockets.name_of_member(&socket, member)?;
         socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
         let (pid, uid) = (system::process_id(), process::real_uid());
-        Ok(Relay { socket, sockets: sockets.clone(), process, pid, uid, buffer: vec![0; BUFFER_BYTES] })
+        Ok(Relay { socket, sockets: sockets.clone(), member, pid, uid, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Hands a batch to `process`.
+    /// Hands a batch to `member`.
     pub(super) fn send_batch(
         &self,
         registry: &Registry,
-        process: ProcessIndex,
+        member: MemberIndex,
         received: &Received<'_>,
     ) -> Sent {
         let (family, source) = record::address_bytes(received.flow.source);
@@ -103,37 +103,37 @@ impl Relay {
         header.put(16, &source);
         header.put(32, &destination);
         if received.has_icrc {
-            return self.send(registry, process, &header.0, received.bytes);
+            return self.send(registry, member, &header.0, received.bytes);
         }
         let sealed = segments::sealed(&received.flow, received.segment_bytes, received.bytes);
-        self.send(registry, process, &header.0, &sealed)
+        self.send(registry, member, &header.0, &sealed)
     }
 
-    /// Asks `process` to look at the registry.
-    pub(super) fn send_look(&self, registry: &Registry, process: ProcessIndex) -> Sent {
+    /// Asks `member` to look at the registry.
+    pub(super) fn send_look(&self, registry: &Registry, member: MemberIndex) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_LOOK]);
-        self.send(registry, process, &header.0, &[])
+        self.send(registry, member, &header.0, &[])
     }
 
-    /// Says something about a ring to `process`, with a descriptor or without.
+    /// Says something about a ring to `member`, with a descriptor or without.
     pub(super) fn send_ring(
         &self,
         registry: &Registry,
-        process: ProcessIndex,
+        member: MemberIndex,
         text: &[u8],
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_RING]);
-        let Some(descriptor) = descriptor else { return self.send(registry, process, &header.0, text) };
-        if !is_taken(registry, process) {
+        let Some(descriptor) = descriptor else { return self.send(registry, member, &header.0, text) };
+        if !is_taken(registry, member) {
             return Sent::NoProcess;
         }
         let bytes = [&header.0, text].concat();
-        self.sockets.send_descriptor_to_process(&self.socket, process, &bytes, descriptor)
+        self.sockets.send_descriptor_to_member(&self.socket, member, &bytes, descriptor)
     }
 
     /// Answers the asker with this number.
@@ -141,8 +141,8 @@ impl Relay {
         self.sockets.send_to_asker(&self.socket, asker, text)
     }
 
-    fn send(&self, registry: &Registry, process: ProcessIndex, header: &[u8], bytes: &[u8]) -> Sent {
-        send(&self.sockets, &self.socket, registry, process, header, bytes)
+    fn send(&self, registry: &Registry, member: MemberIndex, header: &[u8], bytes: &[u8]) -> Sent {
+        send(&self.sockets, &self.socket, registry, member, header, bytes)
     }
 
     /// Takes what came first.
@@ -164,7 +164,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         if self.pid == system::process_id() {
-            self.sockets.remove(self.process);
+            self.sockets.remove(self.member);
         }
     }
 }
@@ -198,23 +198,23 @@ impl Asker {
         Ok(Asker { socket, sockets: sockets.clone(), number, uid: process::real_uid() })
     }
 
-    /// Asks `process`.
-    pub(super) fn ask(&self, registry: &Registry, process: ProcessIndex) -> Sent {
+    /// Asks `member`.
+    pub(super) fn ask(&self, registry: &Registry, member: MemberIndex) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_ASK]);
         header.put(16, &self.number.to_le_bytes());
-        send(&self.sockets, &self.socket, registry, process, &header.0, &[])
+        send(&self.sockets, &self.socket, registry, member, &header.0, &[])
     }
 
-    /// Gives `process` an order; orders of one asker differ in their numbers.
-    pub(super) fn order(&self, registry: &Registry, process: ProcessIndex, number: u64, text: &[u8]) -> Sent {
+    /// Gives `member` an order; orders of one asker differ in their numbers.
+    pub(super) fn order(&self, registry: &Registry, member: MemberIndex, number: u64, text: &[u8]) -> Sent {
         let mut header = Header([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_ORDER]);
         header.put(16, &self.number.to_le_bytes());
         header.put(24, &number.to_le_bytes());
-        send(&self.sockets, &self.socket, registry, process, &header.0, text)
+        send(&self.sockets, &self.socket, registry, member, &header.0, text)
     }
 
     /// An answer of a process of this user, if one has come.
@@ -240,24 +240,24 @@ impl AsRawFd for Asker {
     }
 }
 
-/// Sends to `process` unless that is gone.
+/// Sends to `member` unless that is gone.
 fn send(
     sockets: &Sockets,
     socket: &DatagramSocket,
     registry: &Registry,
-    process: ProcessIndex,
+    member: MemberIndex,
     header: &[u8],
     bytes: &[u8],
 ) -> Sent {
-    if !is_taken(registry, process) {
+    if !is_taken(registry, member) {
         return Sent::NoProcess;
     }
-    sockets.send_to_process(socket, process, header, bytes)
+    sockets.send_to_member(socket, member, header, bytes)
 }
 
-/// Whether `process` is there to be sent to.
-fn is_taken(registry: &Registry, process: ProcessIndex) -> bool {
-    !system::guards(Guard::OwnerBeforeRelay) || registry.is_taken(process)
+/// Whether `member` is there to be sent to.
+fn is_taken(registry: &Registry, member: MemberIndex) -> bool {
+    !system::guards(Guard::OwnerBeforeRelay) || registry.is_taken(member)
 }
 
 struct Header([u8; HEADER_BYTES]);
@@ -325,8 +325,8 @@ mod tests {
     use std::net::IpAddr;
     use std::path::PathBuf;
 
-    const fn nth(index: u8) -> ProcessIndex {
-        ProcessIndex::new(index)
+    fn nth(index: u16) -> MemberIndex {
+        MemberIndex::of_number(index).unwrap()
     }
 
     fn batch(address: &str, bytes: &'static [u8]) -> Received<'static> {
@@ -348,7 +348,7 @@ mod tests {
             let top = std::env::temp_dir().join(format!("pumice-relay-{name}-{}", std::process::id()));
             let _ = std::fs::remove_dir_all(&top);
             let registries = [1, 2].map(|_| Registry::open(&top, 4791).unwrap());
-            let [a, b] = [0, 1].map(|index: u8| {
+            let [a, b] = [0, 1].map(|index: u16| {
                 let registry = &registries[usize::from(index)];
                 assert!(registry.claim(nth(index + 1)));
                 Relay::bind(registry.sockets(), nth(index + 1)).unwrap()
@@ -418,7 +418,7 @@ mod tests {
         let pair = Pair::new("stale");
         let mut loaded = pair.registries[0].load(&[nth(1)]).unwrap();
         let member = Member {
-            process: nth(9),
+            index: nth(9),
             pid: 1,
             pid_namespace: 1,
             start_ticks: 1,
@@ -426,14 +426,14 @@ mod tests {
             inode: 1,
         };
         loaded.members.add(member);
-        loaded.members.add(Member { process: nth(1), ..member });
+        loaded.members.add(Member { index: nth(1), ..member });
         loaded.members.adopt(nth(10), nth(1));
         pair.registries[0].store(&mut loaded.members).unwrap();
         let stem = &pair.a.sockets.stem;
         for process in [nth(9), nth(10)] {
             pair.a
                 .sockets
-                .name(&DatagramSocket::new().unwrap(), &folder::process_socket_name(stem, process))
+                .name(&DatagramSocket::new().unwrap(), &folder::member_socket_name(stem, process))
                 .unwrap();
         }
         pair.a.sockets.name(&DatagramSocket::new().unwrap(), &asker_name(stem, 77)).unwrap();
@@ -462,7 +462,7 @@ mod tests {
         // A connected socket is all that another user could have: the folder keeps it from connecting one.
         let mut send = |uid: Option<u32>| {
             let socket = UnixDatagram::unbound().unwrap();
-            socket.connect(pair.top.join(folder::process_socket_name(&pair.a.sockets.stem, nth(2)))).unwrap();
+            socket.connect(pair.top.join(folder::member_socket_name(&pair.a.sockets.stem, nth(2)))).unwrap();
             let mut command = Command::new("cat");
             command.stdin(std::fs::File::open(&packet).unwrap()).stdout(Stdio::from(OwnedFd::from(socket)));
             uid.map(|uid| command.uid(uid));

@@ -8,13 +8,12 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use pumice_transport::wire::ProcessIndex;
-
 use super::asking::{Question, answers};
+use super::member_index::MemberIndex;
 use super::{ShareError, ShareStats, Sharer};
 use crate::counters::Counters;
 
-/// The first line of an answer, with the index of the process that answers.
+/// The first line of an answer, with the number of the member that answers.
 const GREETING: &str = "pumice-stat-1";
 /// The longest answer, in bytes and in lines.
 const MAX_BYTES: usize = 16 << 10;
@@ -39,9 +38,9 @@ pub struct Report {
 pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Report>, ShareError> {
     let question = Question {
         is_asked: &|_| true,
-        ask: &|asker, registry, process| {
+        ask: &|asker, registry, member| {
             // It is asked again if this is lost.
-            let _ = asker.ask(registry, process);
+            let _ = asker.ask(registry, member);
         },
         read: &decode,
         max_bytes: MAX_BYTES,
@@ -50,9 +49,9 @@ pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<V
     Ok(all.into_iter().map(|(sharer, counters)| Report { sharer, counters }).collect())
 }
 
-/// The answer of `process`.
-pub(super) fn encode(process: ProcessIndex, sharing: &ShareStats, device: Option<&Counters>) -> Vec<u8> {
-    let mut text = format!("{GREETING} {process}\n");
+/// The answer of `member`.
+pub(super) fn encode(member: MemberIndex, sharing: &ShareStats, device: Option<&Counters>) -> Vec<u8> {
+    let mut text = format!("{GREETING} {member}\n");
     let mut line = |name: &str, value: u64| {
         // Writing to a String does not fail.
         let _ = writeln!(text, "{name} {value}");
@@ -69,12 +68,13 @@ pub(super) fn encode(process: ProcessIndex, sharing: &ShareStats, device: Option
     text.into_bytes()
 }
 
-/// Process index and counters of an answer; nothing if it is none. Unknown names are kept: the other process
+/// Member and counters of an answer; nothing if it is none. Unknown names are kept: the other process
 /// may be newer.
-fn decode(bytes: &[u8]) -> Option<(ProcessIndex, Vec<(String, u64)>)> {
+fn decode(bytes: &[u8]) -> Option<(MemberIndex, Vec<(String, u64)>)> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut lines = text.lines();
-    let process = lines.next()?.strip_prefix(GREETING)?.trim_start().parse().ok().map(ProcessIndex::new)?;
+    let number = lines.next()?.strip_prefix(GREETING)?.trim_start().parse().ok()?;
+    let member = MemberIndex::of_number(number)?;
     let mut counters = Vec::new();
     for line in lines {
         let (name, value) = line.split_once(' ')?;
@@ -85,7 +85,7 @@ fn decode(bytes: &[u8]) -> Option<(ProcessIndex, Vec<(String, u64)>)> {
         }
         counters.push((name.to_owned(), value.parse().ok()?));
     }
-    Some((process, counters))
+    Some((member, counters))
 }
 
 impl Report {
@@ -106,15 +106,19 @@ mod tests {
 
     use super::*;
 
+    fn nth(number: u16) -> MemberIndex {
+        MemberIndex::of_number(number).unwrap()
+    }
+
     #[test]
     fn an_answer_is_read_as_it_was_written() {
         let counters = Counters::new();
         counters.add(Counter::RxBadIcrc, 7);
         let sharing = ShareStats { taken_over: 3, ..ShareStats::default() };
-        let bytes = encode(ProcessIndex::new(9), &sharing, Some(&counters));
+        let bytes = encode(nth(0x309), &sharing, Some(&counters));
         assert!(bytes.len() < MAX_BYTES);
-        let (process, read) = decode(&bytes).unwrap();
-        assert_eq!((process, read.len()), (ProcessIndex::new(9), Counter::COUNT + 6));
+        let (member, read) = decode(&bytes).unwrap();
+        assert_eq!((member, read.len()), (nth(0x309), Counter::COUNT + 6));
         assert!(read.contains(&("rx_bad_icrc".to_owned(), 7)));
         assert!(read.contains(&("share_taken_over".to_owned(), 3)));
     }
@@ -123,7 +127,8 @@ mod tests {
     fn what_is_no_answer_is_refused() {
         let many = format!("{GREETING} 1\n{}", "a 1\n".repeat(MAX_LINES + 1));
         let long = format!("{GREETING} 1\n{} 1\n", "a".repeat(65));
-        for text in ["", "pumice", "pumice-stat-1 900\n", "pumice-stat-1 1\nname\n", "pumice-stat-1 1\nA 1\n"]
+        for text in
+            ["", "pumice", "pumice-stat-1 70000\n", "pumice-stat-1 1\nname\n", "pumice-stat-1 1\nA 1\n"]
         {
             assert_eq!(decode(text.as_bytes()), None, "{text:?}");
         }
@@ -131,6 +136,6 @@ mod tests {
         assert_eq!(decode(long.as_bytes()), None);
         assert_eq!(decode(b"pumice-stat-1 1\na -1\n"), None);
         assert_eq!(decode(&[0xff, 0xfe]), None);
-        assert_eq!(decode(b"pumice-stat-1 4\n"), Some((ProcessIndex::new(4), Vec::new())));
+        assert_eq!(decode(b"pumice-stat-1 4\n"), Some((nth(4), Vec::new())));
     }
 }

@@ -14,6 +14,7 @@ use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
+use super::member_index::MemberIndex;
 use super::registry::Registry;
 use super::system::{self, File};
 use super::{ShareError, folder, record};
@@ -38,7 +39,7 @@ const LISTENS_OFFSET: usize = 2;
 /// A service, and the process that has bound it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bound {
-    process: ProcessIndex,
+    member: MemberIndex,
     entry: ServiceEntry,
     listens: bool,
 }
@@ -46,16 +47,16 @@ struct Bound {
 /// The process that binds services, as far as the file asks about it.
 pub(super) trait Publisher {
     /// Its index.
-    fn process(&self) -> ProcessIndex;
+    fn index(&self) -> MemberIndex;
     /// Whether this process joined, and is not a fork child of the one that did.
     fn is_owner(&self) -> bool;
     /// The registry, whose lock is the file's.
     fn registry(&self) -> &Registry;
-    /// Process indices whose owners live, its own included. The registry is locked.
+    /// Members whose owners live, its own included. The registry is locked.
     ///
     /// # Errors
     /// The registry cannot be read.
-    fn living_processes(&self) -> Result<Vec<ProcessIndex>, ShareError>;
+    fn living_members(&self) -> Result<Vec<MemberIndex>, ShareError>;
 }
 
 /// The file as one process knows it.
@@ -84,15 +85,15 @@ impl Services {
         }
     }
 
-    /// Forgets what an earlier owner of a process has left. The registry is locked.
-    pub(super) fn forget_process(&mut self, process: ProcessIndex) {
+    /// Forgets what an earlier owner of a member index has left. The registry is locked.
+    pub(super) fn forget_member(&mut self, member: MemberIndex) {
         if !system::exists(&self.folder.join(&self.name)) {
             return;
         }
         // A file that cannot be read or written is as good as none: a request finds no
         // listener in it.
-        if self.read_locked().is_ok() && self.entries.iter().any(|bound| bound.process == process) {
-            self.entries.retain(|bound| bound.process != process);
+        if self.read_locked().is_ok() && self.entries.iter().any(|bound| bound.member == member) {
+            self.entries.retain(|bound| bound.member != member);
             let _ = self.write_locked();
         }
     }
@@ -105,21 +106,21 @@ impl Services {
     ) -> Result<(), DirectoryError> {
         self.change(owner, |services| {
             let taken = |services: &Services| {
-                services.entries.iter().find(|bound| bound.entry.overlaps(entry)).map(|bound| bound.process)
+                services.entries.iter().find(|bound| bound.entry.overlaps(entry)).map(|bound| bound.member)
             };
             if taken(services).is_some() || services.entries.len() >= MAX_ENTRIES {
                 // Perhaps by the dead.
-                let living = owner.living_processes().map_err(broken)?;
-                services.entries.retain(|bound| living.contains(&bound.process));
+                let living = owner.living_members().map_err(broken)?;
+                services.entries.retain(|bound| living.contains(&bound.member));
                 services.write_locked().map_err(DirectoryError::Os)?;
             }
-            if let Some(process) = taken(services) {
-                return Err(DirectoryError::Taken { process });
+            if let Some(member) = taken(services) {
+                return Err(DirectoryError::Taken { process: member.process() });
             }
             if services.entries.len() >= MAX_ENTRIES {
                 return Err(DirectoryError::Full { limit: MAX_ENTRIES });
             }
-            let new = Bound { process: owner.process(), entry: *entry, listens: false };
+            let new = Bound { member: owner.index(), entry: *entry, listens: false };
             services.append_locked(new).map_err(DirectoryError::Os)
         })
     }
@@ -128,7 +129,7 @@ impl Services {
     pub(super) fn withdraw(&mut self, entry: &ServiceEntry, owner: &impl Publisher) {
         // What stays is removed when the process has gone, and until then leads to a refusal.
         let _ = self.change(owner, |services| {
-            if let Some(place) = services.place(entry, owner.process()) {
+            if let Some(place) = services.place(entry, owner.index()) {
                 services.entries.swap_remove(place);
             }
             services.write_locked().map_err(DirectoryError::Os)
@@ -144,31 +145,31 @@ impl Services {
         steer: impl FnOnce(&mut Services),
     ) -> Result<(), DirectoryError> {
         self.change(owner, |services| {
-            let Some(place) = services.place(entry, owner.process()) else { return Ok(()) };
+            let Some(place) = services.place(entry, owner.index()) else { return Ok(()) };
             services.note_listening(place).map_err(DirectoryError::Os)?;
             steer(services);
             Ok(())
         })
     }
 
-    /// Where an entry of a process is.
-    fn place(&self, entry: &ServiceEntry, process: ProcessIndex) -> Option<usize> {
-        self.entries.iter().rposition(|bound| bound.process == process && bound.entry == *entry)
+    /// Where an entry of a member is.
+    fn place(&self, entry: &ServiceEntry, member: MemberIndex) -> Option<usize> {
+        self.entries.iter().rposition(|bound| bound.member == member && bound.entry == *entry)
     }
 
     /// What processes listen for at an address: the lower halves of service ids whose upper half is 0, in
-    /// order, with the process indices. The registry is locked. Services that differ by more than their id
+    /// order, with the members. The registry is locked. Services that differ by more than their id
     /// have to be looked up.
-    pub(super) fn listening(&mut self, address: IpAddr) -> Vec<(u32, ProcessIndex)> {
+    pub(super) fn listening(&mut self, address: IpAddr) -> Vec<(u32, MemberIndex)> {
         let there = self.file.is_some() || system::exists(&self.folder.join(&self.name));
         if !there || self.read_locked().is_err() {
             return Vec::new();
         }
         let at = |place: Place| address.is_unspecified() || place.serves(Gid::from(address));
         let exact = self.entries.iter().filter(|bound| bound.listens && bound.entry.mask == u64::MAX);
-        let mut all: Vec<(u32, ProcessIndex)> = exact
+        let mut all: Vec<(u32, MemberIndex)> = exact
             .filter(|bound| at(bound.entry.place))
-            .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.process)))
+            .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.member)))
             .collect();
         all.sort_unstable();
         // A device with two ports has an entry for each.
@@ -177,19 +178,18 @@ impl Services {
         alone.flatten().copied().collect()
     }
 
-    /// Process indices of other processes that serve.
+    /// Other members that serve.
     pub(super) fn find(
         &mut self,
         service_id: ServiceId,
         local: Gid,
         owner: &impl Publisher,
-    ) -> Vec<ProcessIndex> {
+    ) -> Vec<MemberIndex> {
         if self.refresh(owner).is_err() {
             return Vec::new();
         }
-        let serves =
-            |bound: &&Bound| bound.process != owner.process() && bound.entry.serves(service_id, local);
-        self.entries.iter().filter(serves).map(|bound| bound.process).collect()
+        let serves = |bound: &&Bound| bound.member != owner.index() && bound.entry.serves(service_id, local);
+        self.entries.iter().filter(serves).map(|bound| bound.member).collect()
     }
 
     fn change(
@@ -342,7 +342,7 @@ fn encode_header(generation: u64, count: usize, sum: u64) -> [u8; HEADER_BYTES] 
 }
 
 fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
-    let Bound { process, entry, listens } = bound;
+    let Bound { member, entry, listens } = bound;
     let mut bytes = [0; ENTRY_BYTES];
     let (place, address) = match entry.place {
         Place::Everywhere => (0, Gid::ZERO),
@@ -350,7 +350,7 @@ fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
         Place::Ipv4 => (2, Gid::ZERO),
         Place::Ipv6 => (3, Gid::ZERO),
     };
-    let begin = [process.value(), place, u8::from(*listens), 0, 0, 0, 0, 0];
+    let begin = [member.process().value(), place, u8::from(*listens), member.bank(), 0, 0, 0, 0];
     let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
     let all = numbers.into_iter().flatten().chain(address.0);
     bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
@@ -381,7 +381,7 @@ fn decode(bytes: &[u8]) -> Option<(u64, Vec<Bound>)> {
 }
 
 fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
-    let (&[process, place, listens, ..], rest) = bytes.split_first_chunk::<8>()?;
+    let (&[process, place, listens, bank, ..], rest) = bytes.split_first_chunk::<8>()?;
     let (service_id, rest) = rest.split_first_chunk::<8>()?;
     let (mask, rest) = rest.split_first_chunk::<8>()?;
     let address = rest.first_chunk::<16>()?;
@@ -396,15 +396,16 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
             _ => return None,
         },
     };
-    Some(Bound { process: ProcessIndex::new(process), entry, listens: listens != 0 })
+    let member = MemberIndex::new(bank, ProcessIndex::new(process))?;
+    Some(Bound { member, entry, listens: listens != 0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const fn nth(index: u8) -> ProcessIndex {
-        ProcessIndex::new(index)
+    fn nth(index: u8) -> MemberIndex {
+        MemberIndex::new(index % 3, ProcessIndex::new(index)).unwrap()
     }
 
     fn entries() -> Vec<Bound> {
@@ -414,7 +415,7 @@ mod tests {
                 let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([process; 16]))];
                 let place = places[usize::from(process) % places.len()];
                 Bound {
-                    process: nth(process),
+                    member: nth(process),
                     entry: ServiceEntry { service_id, mask: !u64::from(process), place },
                     listens: process % 2 == 0,
                 }
@@ -446,7 +447,7 @@ mod tests {
         // Another process does the same.
         let mut other = Services::new(&folder, 4791);
         other.read_locked().unwrap();
-        other.append_locked(Bound { process: nth(9), ..entries()[0] }).unwrap();
+        other.append_locked(Bound { member: nth(9), ..entries()[0] }).unwrap();
         assert!(!services.is_current());
         services.read_locked().unwrap();
         assert_eq!((services.entries.len(), services.sum), (6, other.sum));
@@ -465,7 +466,7 @@ mod tests {
         let at = |process, port: u64, place| {
             let service_id = ServiceId(0x0106_0000 + port);
             Bound {
-                process: nth(process),
+                member: nth(process),
                 entry: ServiceEntry { service_id, mask: u64::MAX, place },
                 listens: false,
             }
@@ -483,7 +484,7 @@ mod tests {
         let listening = |of: &mut Services, address: &str| of.listening(address.parse().unwrap());
         assert_eq!(listening(&mut other, "10.0.0.1"), []);
         for bound in bound {
-            let place = services.place(&bound.entry, bound.process).unwrap();
+            let place = services.place(&bound.entry, bound.member).unwrap();
             services.note_listening(place).unwrap();
         }
         assert_eq!(listening(&mut other, "10.0.0.1"), [(0x0106_0007, nth(1)), (0x0106_0009, nth(3))]);
@@ -495,7 +496,7 @@ mod tests {
             "7 is ambiguous"
         );
         let part = ServiceEntry { mask: !0xffff, ..bound[0].entry };
-        services.append_locked(Bound { process: nth(5), entry: part, listens: true }).unwrap();
+        services.append_locked(Bound { member: nth(5), entry: part, listens: true }).unwrap();
         assert_eq!(listening(&mut other, "10.0.0.3"), [(0x0106_0009, nth(3))], "a range is no service");
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -4,9 +4,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use pumice_transport::wire::ProcessIndex;
-
 use super::folder::{self, Folder};
+use super::member_index::MemberIndex;
 use super::system::DatagramSocket;
 
 /// What became of something sent.
@@ -15,7 +14,7 @@ pub(super) enum Sent {
     Done,
     /// The receiver does not keep up: dropped.
     Full,
-    /// No process has the index.
+    /// No process has the member index.
     NoProcess,
 }
 
@@ -32,10 +31,10 @@ impl Sockets {
         Sockets { folder: Arc::new(folder), stem }
     }
 
-    /// Removes the name of a process's socket. The registry is locked and no process has the process
-    /// index, or the caller has it.
-    pub(super) fn remove(&self, process: ProcessIndex) {
-        self.folder.remove(&folder::process_socket_name(&self.stem, process));
+    /// Removes the name of a member's socket. The registry is locked and no process has the member index, or
+    /// the caller has it.
+    pub(super) fn remove(&self, member: MemberIndex) {
+        self.folder.remove(&folder::member_socket_name(&self.stem, member));
     }
 
     /// Removes the name of a socket for answers.
@@ -43,9 +42,9 @@ impl Sockets {
         self.folder.remove(&asker_name(&self.stem, number));
     }
 
-    /// Gives a socket the name of a process, in place of one that has it.
-    pub(super) fn name_of_process(&self, socket: &DatagramSocket, process: ProcessIndex) -> io::Result<()> {
-        self.name(socket, &folder::process_socket_name(&self.stem, process))
+    /// Gives a socket the name of a member, in place of one that has it.
+    pub(super) fn name_of_member(&self, socket: &DatagramSocket, member: MemberIndex) -> io::Result<()> {
+        self.name(socket, &folder::member_socket_name(&self.stem, member))
     }
 
     /// Gives a socket for answers its name.
@@ -59,15 +58,15 @@ impl Sockets {
         socket.bind(self.folder.opened(), name)
     }
 
-    /// Sends to the socket that has the name of a process.
-    pub(super) fn send_to_process(
+    /// Sends to the socket that has the name of a member.
+    pub(super) fn send_to_member(
         &self,
         socket: &DatagramSocket,
-        process: ProcessIndex,
+        member: MemberIndex,
         header: &[u8],
         bytes: &[u8],
     ) -> Sent {
-        self.send_to(socket, &folder::process_socket_name(&self.stem, process), header, bytes)
+        self.send_to(socket, &folder::member_socket_name(&self.stem, member), header, bytes)
     }
 
     /// Answers the process that asked with this number.
@@ -75,15 +74,15 @@ impl Sockets {
         self.send_to(socket, &asker_name(&self.stem, number), &[], text)
     }
 
-    /// Sends with a descriptor to the socket that has the name of a process.
-    pub(super) fn send_descriptor_to_process(
+    /// Sends with a descriptor to the socket that has the name of a member.
+    pub(super) fn send_descriptor_to_member(
         &self,
         socket: &DatagramSocket,
-        process: ProcessIndex,
+        member: MemberIndex,
         bytes: &[u8],
         descriptor: BorrowedFd<'_>,
     ) -> Sent {
-        let name = folder::process_socket_name(&self.stem, process);
+        let name = folder::member_socket_name(&self.stem, member);
         outcome(socket.send_descriptor(self.folder.opened(), &name, bytes, descriptor))
     }
 
@@ -91,15 +90,14 @@ impl Sockets {
         outcome(socket.send(self.folder.opened(), name, header, bytes))
     }
 
-    /// Removes the names of sockets of all process indices without an owner, those of processes that were
+    /// Removes the names of sockets of all member indices without an owner, those of processes that were
     /// killed before they were in the registry, too. The registry is locked.
-    pub(super) fn sweep_processes(&self, is_taken: impl Fn(ProcessIndex) -> bool) {
-        let process_of = |name: &str| {
-            name.strip_prefix(&folder::process_socket_stem(&self.stem))?.parse().ok().map(ProcessIndex::new)
-        };
-        for process in self.folder.names().iter().filter_map(|name| process_of(name)) {
-            if !is_taken(process) {
-                self.remove(process);
+    pub(super) fn sweep_members(&self, is_taken: impl Fn(MemberIndex) -> bool) {
+        let stem = folder::member_socket_stem(&self.stem);
+        let member_of = |name: &str| MemberIndex::of_number(name.strip_prefix(&stem)?.parse().ok()?);
+        for member in self.folder.names().iter().filter_map(|name| member_of(name)) {
+            if !is_taken(member) {
+                self.remove(member);
             }
         }
     }

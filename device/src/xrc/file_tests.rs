@@ -166,7 +166,7 @@ fn registrations_end_with_their_processes() {
     assert_eq!(b.targets().len(), 2, "all processes live");
     // As if killed: the file is not told.
     let DomainFile { .. } = &a;
-    lock::unlock(&a.file, ProcessIndex::new(1)).unwrap();
+    lock::unlock_place(&a.file, 1).unwrap();
     b.sweep();
     assert_eq!(b.targets(), [(place, 0x01_0011)]);
     assert_eq!(b.load(place, &mut both), Seen::Changed);

@@ -64,7 +64,7 @@ pub(crate) fn run() {
             "registry" => say(&format!("done {}", port.as_ref().unwrap().registry().display())),
             "sharers" => {
                 let indices: Vec<String> =
-                    sharers(4791, None).unwrap().iter().map(|sharer| sharer.process.to_string()).collect();
+                    sharers(4791, None).unwrap().iter().map(|sharer| sharer.process().to_string()).collect();
                 say(&format!("done {}", indices.join(" ")));
             }
             "notice" => say(&format!("done {}", port.as_ref().unwrap().notice().unwrap_or_default())),

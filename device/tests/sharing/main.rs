@@ -175,7 +175,7 @@ fn fork_children_neither_release_an_index_nor_keep_it_for_ever() {
     let child = parent.ask("fork-and-stay").parse().unwrap();
     let child = bare::Stranger::new(child);
     parent.kill();
-    assert_eq!(scene.members().iter().map(|member| member.process.value()).collect::<Vec<_>>(), [index]);
+    assert_eq!(scene.members().iter().map(|member| member.process().value()).collect::<Vec<_>>(), [index]);
 
     // But nothing is sent into that dead end: packets of no process go to the lowest index that is read.
     let mut port = SharedPort::open(&scene.config(scene.address())).unwrap();
@@ -239,7 +239,7 @@ fn the_registry_can_be_asked_who_shares() {
     let (a, b) = (open(), open());
     let found = sharers(4791, Some(scene.folder())).unwrap();
     let own = std::process::id();
-    let told: Vec<_> = found.iter().map(|sharer| (sharer.process, sharer.pid, sharer.address)).collect();
+    let told: Vec<_> = found.iter().map(|sharer| (sharer.process(), sharer.pid, sharer.address)).collect();
     assert_eq!(told, [(a.process(), own, scene.address()), (b.process(), own, scene.address())]);
 }
 

@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn nth(number: u16) -> MemberIndex {
+    MemberIndex::of_number(number).unwrap()
+}
+
 #[test]
 fn a_reserved_index_is_not_given_out_and_its_packets_come_to_the_adopter() {
     let folder = Folder::new("adopt");
@@ -12,7 +16,7 @@ fn a_reserved_index_is_not_given_out_and_its_packets_come_to_the_adopter() {
     assert!(!adopter.adopt_index(ProcessIndex::new(2)), "its process lives");
     drop(owner);
     let registry = Registry::open(&folder.0, 4791).unwrap();
-    assert!(!registry.claim(ProcessIndex::new(2)), "reserved");
+    assert!(!registry.claim(nth(2)), "reserved");
     assert!(adopter.adopt_index(ProcessIndex::new(2)) && adopter.adopt_index(ProcessIndex::new(2)));
     low.reserve_index(ProcessIndex::new(2));
     assert!(!low.adopt_index(ProcessIndex::new(2)), "one is enough");
@@ -28,17 +32,14 @@ fn a_reserved_index_is_not_given_out_and_its_packets_come_to_the_adopter() {
     assert_eq!(received(&mut adopter, 0, 1), [(2, 7)]);
     // The registry says so.
     let loaded = registry.load(&[]).unwrap();
-    assert_eq!(
-        (loaded.members.adopted(), loaded.strangers),
-        (&[(ProcessIndex::new(2), ProcessIndex::new(3))][..], vec![])
-    );
+    assert_eq!((loaded.members.adopted(), loaded.strangers), (&[(nth(2), nth(3))][..], vec![]));
     // The adopter goes: another one that reserved the process index takes over.
     drop(adopter);
-    assert!(!registry.claim(ProcessIndex::new(2)) && low.adopt_index(ProcessIndex::new(2)));
+    assert!(!registry.claim(nth(2)) && low.adopt_index(ProcessIndex::new(2)));
     send(&mut sender, to, 4, &[2]);
     assert_eq!(received(&mut low, 0, 1), [(2, 4)]);
     low.release_index(ProcessIndex::new(2));
-    assert!(registry.claim(ProcessIndex::new(2)), "free again");
+    assert!(registry.claim(nth(2)), "free again");
 }
 
 #[test]

@@ -30,6 +30,7 @@ use crate::share::backlog::Backlog;
 use crate::share::folder::Folder;
 use crate::share::local::Local;
 use crate::share::medium::Medium;
+use crate::share::member_index::MemberIndex;
 use crate::share::membership::{Membership, Repaired};
 use crate::share::memory_folder::MemoryFolder;
 use crate::share::orders::{self, Orders};
@@ -76,7 +77,7 @@ pub struct SharedPort<M: Medium = GroupPort> {
     own: Vec<Gid>,
     relay: Relay,
     /// Processes that have gone and whose packets come here, and what belongs to their indices.
-    adopted: Vec<(ProcessIndex, Relay)>,
+    adopted: Vec<(MemberIndex, Relay)>,
     membership: Membership,
     services: Services,
     process: ProcessIndex,
@@ -165,6 +166,14 @@ impl<M: Medium> SharedPort<M> {
         if has_all || here.is_empty() { vec![*entry] } else { here }
     }
 
+    /// Hands a batch on to the member at its destination that has a process index.
+    fn send_on(&self, process: ProcessIndex, received: &Received<'_>) -> Sent {
+        let Some(member) = self.membership.resolve(received.flow.destination, process) else {
+            return Sent::NoProcess;
+        };
+        self.relay.send_batch(self.membership.registry(), member, received)
+    }
+
     /// Looks at the registry, unless that was done just now.
     fn repair(&mut self, now_ns: u64) {
         let since_ns = self.last_repair_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
@@ -184,7 +193,7 @@ impl<M: Medium> SharedPort<M> {
             self.relay.send_look(self.membership.registry(), stranger);
         }
         if let Some(backlog) = &self.backlog {
-            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
+            stopped.into_iter().for_each(|member| backlog.note_bypassed(member));
         }
     }
 }
@@ -270,17 +279,19 @@ impl<M: Medium> Port for SharedPort<M> {
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {
-        self.same_host.limits(peer.process).unwrap_or_else(|| self.medium.limits(peer))
+        let member = self.backlog.as_ref().and_then(|backlog| backlog.find(peer));
+        let of_ring = member.and_then(|member| self.same_host.limits(member));
+        of_ring.unwrap_or_else(|| self.medium.limits(peer))
     }
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         if let Some(why) = self.same_host.why_off() {
             return PeerMedium::Udp(why);
         }
-        if !self.backlog.as_ref().is_some_and(|backlog| backlog.is_here(peer)) {
+        let Some(member) = self.backlog.as_ref().and_then(|backlog| backlog.find(peer)) else {
             return PeerMedium::Udp("it is no process of this user in this network namespace");
-        }
-        self.same_host.medium_to(peer.process)
+        };
+        self.same_host.medium_to(member)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
@@ -319,7 +330,9 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
-        if self.local.is_local(peer.process) {
+        let member = self.backlog.as_ref().and_then(|backlog| backlog.find(peer));
+        let is_own = |member| self.membership.own_members().contains(&member);
+        if member.map_or_else(|| self.local.is_local(peer.process), is_own) {
             // This process talks to itself, and has not yet taken what it sent: a program that posts for a
             // long time on a busy processor.
             let is_itself = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(peer.address));
@@ -332,8 +345,9 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
             return PeerProgress::Unknown;
         };
         // Perhaps what was sent to it lies with another process, and only this tells it so.
-        self.relay.send_look(self.membership.registry(), peer.process);
-        let (has_index, condition) = self.membership.condition(peer.process);
+        let Some(member) = member else { return PeerProgress::Unknown };
+        self.relay.send_look(self.membership.registry(), member);
+        let (has_index, condition) = self.membership.condition(member);
         progress::peer_progress(Signs { has_index, condition, has_looked: false })
     }
 
@@ -361,18 +375,18 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn answer_order(&mut self, order: &Order, answer: &[u8]) {
-        let text = self.orders.answer(self.process, order, answer);
+        let text = self.orders.answer(self.membership.index(), order, answer);
         // A process that does not get the answer gives the order again.
         let _ = self.relay.answer(order.asker, &text);
     }
 
     fn answer_question(&mut self, order: &Order, answer: &[u8]) {
-        let text = orders::encode(self.process, order.number, answer);
+        let text = orders::encode(self.membership.index(), order.number, answer);
         let _ = self.relay.answer(order.asker, &text);
     }
 
     fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {
-        match self.relay.send_batch(self.membership.registry(), process, received) {
+        match self.send_on(process, received) {
             Sent::Done => {
                 note_sent(&self.counters, Sent::Done);
                 Forwarded::Done
@@ -383,7 +397,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> bool {
-        let sent = self.relay.send_batch(self.membership.registry(), process, received);
+        let sent = self.send_on(process, received);
         note_sent(&self.counters, sent);
         sent == Sent::Done
     }
@@ -404,11 +418,13 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         }
         let fd = self.medium.steered_socket();
         let sockets = self.membership.registry().sockets().clone();
-        let bind = || Relay::bind(&sockets, process).ok();
-        let Some(relay) = self.membership.adopt(fd, process, &mut self.services, bind) else { return false };
-        self.adopted.push((process, relay));
+        let bind = |member| Relay::bind(&sockets, member).ok();
+        let Some(adopted) = self.membership.adopt(fd, process, &mut self.services, bind) else {
+            return false;
+        };
+        self.adopted.push(adopted);
         if let Some(backlog) = &self.backlog {
-            backlog.end_of_adopted(process);
+            backlog.end_of_adopted(Peer { address: self.membership.address(), process });
         }
         self.local.set(process, true);
         // Others may have sent to the name since it was free.
@@ -417,10 +433,13 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn release_index(&mut self, process: ProcessIndex) {
-        self.adopted.retain(|(adopted, _)| *adopted != process);
+        let adopted = self.adopted.iter().position(|(adopted, _)| adopted.process() == process);
+        let adopted = adopted.map(|place| self.adopted.swap_remove(place).0);
         if process != self.process {
             self.local.set(process, false);
-            self.membership.abandon(process);
+        }
+        if let Some(adopted) = adopted {
+            self.membership.abandon(adopted);
         }
         self.membership.registry().end_reservation(process);
         self.repair_due = true;
@@ -461,7 +480,8 @@ impl<M: Medium> ServiceDirectory for SharedPort<M> {
     }
 
     fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<ProcessIndex> {
-        self.services.find(service_id, local, &self.membership)
+        let members = self.services.find(service_id, local, &self.membership);
+        members.into_iter().map(MemberIndex::process).collect()
     }
 
     fn is_address_of_another(&mut self, address: Gid) -> bool {

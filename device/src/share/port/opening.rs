@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_transport::types::Gid;
-use pumice_transport::wire::ProcessIndex;
 
 use super::SharedPort;
 use super::looking::Looking;
@@ -18,6 +17,7 @@ use crate::port::{PortError, UdpConfig};
 use crate::share::backlog::{Backlog, OwnPlace};
 use crate::share::local::Local;
 use crate::share::medium::Medium as _;
+use crate::share::member_index::MemberIndex;
 use crate::share::members::{Member, Members};
 use crate::share::membership::Membership;
 use crate::share::memory_folder::MemoryFolder;
@@ -132,11 +132,12 @@ impl SharedPort {
         registry.lock_patiently()?;
         // Returning early closes the registry, and with it go the locks.
         let Loaded { mut members, strangers, .. } = registry.load(&[])?;
-        let (process, relay) = claim(&registry, &mut members)?;
+        let (index, relay) = claim(&registry, &mut members, &strangers, config.udp.address)?;
+        let process = index.process();
         let foreign = strangers.is_empty() && is_taken(&members, &config.udp);
         let udp = GroupPort::bind(&UdpConfig { reuse_port: true, ..config.udp.clone() })
             .map_err(|error| refusal(error, port))?;
-        let member = describe(&udp, process)?;
+        let member = describe(&udp, index)?;
         if foreign || strangers.is_empty() && has_foreigner(&members, &member, port) {
             return Err(ShareError::OtherRegistry {
                 address: member.address,
@@ -146,18 +147,19 @@ impl SharedPort {
         }
         let membership = Membership::join(registry, &mut members, member, port)?;
         let mut services = Services::new(folder, port);
-        services.forget_process(process);
+        services.forget_member(index);
         let stopped = membership.steer(udp.steered_socket(), &members, &mut services);
         membership.registry().unlock();
         for stranger in strangers {
             relay.send_look(membership.registry(), stranger);
         }
         let incarnation = member.inode << 32 | u64::from(member.pid);
-        let backlog = backlog_in(folder, &udp, OwnPlace { process, address: udp.address(), incarnation });
+        let backlog =
+            backlog_in(folder, &udp, OwnPlace { member: index, address: udp.address(), incarnation });
         if let Some(backlog) = &backlog {
-            stopped.into_iter().for_each(|process| backlog.note_bypassed(process));
+            stopped.into_iter().for_each(|member| backlog.note_bypassed(member));
         }
-        let published = published_in(folder, config, process);
+        let published = published_in(folder, config, index);
         let own = config.ports.iter().copied().map(Gid::from).collect();
         let none = NoRings::among(config.udp_only, backlog.is_some());
         Ok(SharedPort {
@@ -186,7 +188,7 @@ impl SharedPort {
             evidence: None,
             last_repair_ns: None,
             looped: LoopedGroups::default(),
-            same_host: SameHost::new(process, incarnation, none),
+            same_host: SameHost::new(index, incarnation, none),
             looking: Looking::default(),
             counters: Arc::default(),
             device: None,
@@ -207,20 +209,27 @@ fn may_pass(refusal: &ShareError) -> bool {
     }
 }
 
-/// The next free process index, and the relay that belongs to it.
-fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Relay), ShareError> {
+/// The next free member index for a socket that is bound to `address`, and the relay that belongs to it.
+fn claim(
+    registry: &Registry,
+    members: &mut Members,
+    strangers: &[MemberIndex],
+    address: IpAddr,
+) -> Result<(MemberIndex, Relay), ShareError> {
     let mut failure = None;
-    let claimed = members.choose_process(|process| {
-        if failure.is_some() || !registry.claim(process) {
+    let claimed = members.choose(address, |member| {
+        // What a stranger's address is, the registry does not know.
+        let is_strangers = strangers.iter().any(|stranger| stranger.process() == member.process());
+        if failure.is_some() || is_strangers || !registry.claim(member) {
             return None;
         }
-        match Relay::bind(registry.sockets(), process) {
+        match Relay::bind(registry.sockets(), member) {
             Ok(relay) => return Some(relay),
-            // Something that cannot be removed is in the way: there are other process indices.
+            // Something that cannot be removed is in the way: there are other member indices.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => failure = Some(error),
         }
-        registry.release(process);
+        registry.release(member);
         None
     });
     match (claimed, failure) {
@@ -229,7 +238,7 @@ fn claim(registry: &Registry, members: &mut Members) -> Result<(ProcessIndex, Re
             let path = registry.path().parent().map(Path::to_owned);
             Err(ShareError::Os { step: "open the socket for forwarded packets in", path, source })
         }
-        (None, None) => Err(ShareError::Full { registry: registry.path().to_owned() }),
+        (None, None) => Err(ShareError::Full { registry: registry.path().to_owned(), address }),
     }
 }
 
@@ -242,7 +251,12 @@ fn backlog_in(folder: &Path, udp: &GroupPort, place: OwnPlace) -> Option<Backlog
 }
 
 /// The record of what a process counts; of a device with two ports, one of each.
-fn published_in(folder: &Path, config: &ShareConfig, process: ProcessIndex) -> Vec<Published> {
+fn published_in(folder: &Path, config: &ShareConfig, member: MemberIndex) -> Vec<Published> {
+    if member.bank() != 0 && !config.counts_apart {
+        // The file of all addresses has one record for each process index.
+        return Vec::new();
+    }
+    let process = member.process();
     let of = |own: Option<IpAddr>| {
         let file = folder::open(folder, &published::file_name(config.udp.port, own)).ok()?;
         Published::open(file, process).ok()
@@ -254,12 +268,12 @@ fn published_in(folder: &Path, config: &ShareConfig, process: ProcessIndex) -> V
     config.ports.iter().map(|port| of(Some(*port))).collect::<Option<_>>().unwrap_or_default()
 }
 
-fn describe(udp: &GroupPort, process: ProcessIndex) -> Result<Member, ShareError> {
+fn describe(udp: &GroupPort, index: MemberIndex) -> Result<Member, ShareError> {
     let failed = |source| ShareError::Os { step: "look at the UDP socket", path: None, source };
     let inode = system::socket_inode(udp).map_err(failed)?;
     let pid = system::process_id();
     Ok(Member {
-        process,
+        index,
         pid,
         pid_namespace: process::pid_namespace(),
         start_ticks: process::start_ticks(pid).unwrap_or(0),

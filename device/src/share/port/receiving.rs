@@ -10,7 +10,6 @@ use crate::share::backlog::Backlog;
 use crate::share::local::{Local, is_only_for, names_srq_of};
 use crate::share::medium::Medium;
 use crate::share::membership::Membership;
-use crate::share::registry::Registry;
 use crate::share::relay::{Incoming, Relay};
 use crate::share::sockets::Sent;
 use crate::share::{report, system};
@@ -26,7 +25,8 @@ impl<M: Medium> SharedPort<M> {
                 true
             }
             Incoming::Ask(asker) => {
-                let text = report::encode(self.process, &self.counters.stats(), self.device.as_deref());
+                let text =
+                    report::encode(self.membership.index(), &self.counters.stats(), self.device.as_deref());
                 // A process that does not wait for the answer asks again.
                 let _ = self.relay.answer(asker, &text);
                 true
@@ -88,11 +88,10 @@ impl<M: Medium> SharedPort<M> {
 
     pub(super) fn receive_by_medium(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let SharedPort { medium, relay, membership, local, counters, backlog, looks, .. } = self;
-        let registry = membership.registry();
         let backlog = backlog.as_ref();
         let offered = backlog.map(Backlog::offered);
         let mut bypassed = false;
-        let mut route = Route { local, relay, registry, counters, backlog, stray: None };
+        let mut route = Route { local, relay, membership, counters, backlog, stray: None };
         let taken = medium.receive(now_ns, &mut |received| route.route(received, handler));
         if !taken && let (Some(backlog), Some(offered)) = (backlog, offered) {
             backlog.all_taken(offered);
@@ -114,7 +113,7 @@ impl<M: Medium> SharedPort<M> {
 struct Route<'a> {
     local: &'a Local,
     relay: &'a Relay,
-    registry: &'a Registry,
+    membership: &'a Membership,
     counters: &'a ShareCounters,
     backlog: Option<&'a Backlog>,
     /// Top byte of the number in the last packet that is another process's.
@@ -160,7 +159,10 @@ impl Route<'_> {
             took(self.backlog, run);
             return handler(run);
         };
-        let sent = self.relay.send_batch(self.registry, process, run);
+        let Some(member) = self.membership.resolve(run.flow.destination, process) else {
+            return count(&self.counters.rejected);
+        };
+        let sent = self.relay.send_batch(self.membership.registry(), member, run);
         note_sent(self.counters, sent);
         match sent {
             Sent::Done | Sent::Full => self.stray = Some(process),

@@ -40,11 +40,11 @@ impl Pair {
     }
 
     fn is_open(&self) -> bool {
-        self.sender.same_host.is_open(self.receiver.process)
+        self.sender.same_host.is_open(self.receiver.membership.index())
     }
 
     fn send(&mut self, number: u8) {
-        send(&mut self.sender, self.to, number, &[self.receiver.process.value()]);
+        send(&mut self.sender, self.to, number, &[self.receiver.process().value()]);
     }
 
     fn received(&mut self, count: usize) -> Vec<u8> {
@@ -91,13 +91,13 @@ fn what_went_by_udp_comes_before_what_is_in_a_new_ring() {
     let to = folder.address(1);
     let mut receiver = folder.open_with_rings(to, 4791);
     let mut sender = folder.open_with_rings(folder.address(2), 4791);
-    let process = receiver.process.value();
+    let process = receiver.process().value();
     send(&mut sender, to, 1, &[process]);
     // The receiver hears of the ring, and takes no packet.
     receiver.relay_due = true;
     assert!(receiver.receive_relayed(0, &mut |_| panic!("a batch")));
     look(&mut sender, 0);
-    assert!(sender.same_host.is_open(receiver.process));
+    assert!(sender.same_host.is_open(receiver.membership.index()));
     send(&mut sender, to, 2, &[process]);
     assert_eq!(received(&mut receiver, 0, 2), [(process, 1), (process, 2)]);
 }
@@ -124,7 +124,7 @@ fn a_full_ring_refuses_and_loses_nothing_until_patience_ends() {
 #[test]
 fn batches_to_a_process_that_has_gone_go_by_udp_and_its_successor_gets_a_ring_of_its_own() {
     let mut pair = Pair::new("gone");
-    let (process, peer) = (pair.receiver.process, pair.peer());
+    let (member, peer) = (pair.receiver.membership.index(), pair.peer());
     // Batches lie in the ring of a process that ends.
     while pair.sender.admits(0, peer) {
         pair.send(7);
@@ -134,11 +134,11 @@ fn batches_to_a_process_that_has_gone_go_by_udp_and_its_successor_gets_a_ring_of
         std::mem::replace(&mut pair.receiver, pair.folder.open_with_rings(pair.folder.address(3), 4791));
     drop(old);
     assert!(pair.sender.admits(2_000_000, peer), "it does not live");
-    assert!(!pair.sender.same_host.is_open(process));
+    assert!(!pair.sender.same_host.is_open(member));
     // Indices go round.
     let heir = loop {
         let next = pair.folder.open_with_rings(pair.to, 4791);
-        if next.process == process {
+        if next.membership.index() == member {
             break next;
         }
         others.push(next);
@@ -147,33 +147,33 @@ fn batches_to_a_process_that_has_gone_go_by_udp_and_its_successor_gets_a_ring_of
         }
     };
     pair.receiver = heir;
-    send(&mut pair.sender, pair.to, 9, &[process.value()]);
+    send(&mut pair.sender, pair.to, 9, &[member.process().value()]);
     assert_eq!(pair.received(1), [9]);
 }
 
 #[test]
 fn a_ring_to_a_process_that_has_gone_is_forgotten_though_nothing_is_sent() {
     let mut pair = Pair::new("swept");
-    let process = pair.receiver.process;
+    let member = pair.receiver.membership.index();
     let heir = pair.folder.open_with_rings(pair.folder.address(3), 4791);
     drop(std::mem::replace(&mut pair.receiver, heir));
-    assert!(pair.sender.same_host.is_open(process));
+    assert!(pair.sender.same_host.is_open(member));
     look(&mut pair.sender, 2_000_000_000);
-    assert!(!pair.sender.same_host.is_open(process));
+    assert!(!pair.sender.same_host.is_open(member));
     let why = PeerMedium::Udp("the process that had the ring has ended");
-    assert_eq!(pair.sender.same_host.medium_to(process), why);
+    assert_eq!(pair.sender.same_host.medium_to(member), why);
 }
 
 #[test]
 fn a_ring_to_another_incarnation_is_not_used() {
     let mut pair = Pair::new("incarnation");
-    let process = pair.receiver.process;
+    let member = pair.receiver.membership.index();
     let backlog = pair.sender.backlog.as_ref().unwrap();
-    let before = backlog.incarnation(process);
-    backlog.set_incarnation(process, before + 1);
+    let before = backlog.incarnation(member);
+    backlog.set_incarnation(member, before + 1);
     pair.send(2);
     assert!(!pair.is_open());
-    backlog_of(&pair).set_incarnation(process, before);
+    backlog_of(&pair).set_incarnation(member, before);
     assert_eq!(pair.received(1), [2], "by UDP");
     // The one that has the index now gets a ring with the next batch.
     pair.meet();
@@ -190,19 +190,19 @@ fn a_process_that_wants_udp_only_takes_no_ring() {
     let to = folder.address(1);
     let mut receiver = folder.open(to, 4791);
     let mut sender = folder.open_with_rings(folder.address(2), 4791);
-    let process = receiver.process;
+    let member = receiver.membership.index();
     for number in 0..5 {
-        send(&mut sender, to, number, &[process.value()]);
-        assert_eq!(received(&mut receiver, 0, 1), [(process.value(), number)]);
+        send(&mut sender, to, number, &[member.process().value()]);
+        assert_eq!(received(&mut receiver, 0, 1), [(member.process().value(), number)]);
         look(&mut receiver, 0);
         look(&mut sender, 0);
-        assert!(!sender.same_host.is_open(process));
+        assert!(!sender.same_host.is_open(member));
     }
     // And it sends through none.
     send(&mut receiver, folder.address(2), 9, &[sender.process.value()]);
     assert_eq!(received(&mut sender, 0, 1), [(sender.process.value(), 9)]);
     look(&mut sender, 0);
-    assert!(!receiver.same_host.is_open(sender.process));
+    assert!(!receiver.same_host.is_open(sender.membership.index()));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_scribbled_ring_ends_and_udp_goes_on() {
     let mut pair = Pair::new("scribble");
     pair.send(2);
     assert_eq!(pair.received(1), [2]);
-    pair.sender.same_host.scribble(pair.receiver.process);
+    pair.sender.same_host.scribble(pair.receiver.membership.index());
     look(&mut pair.receiver, 0);
     assert_eq!(pair.receiver.counters().stats().rejected, 1);
     look(&mut pair.sender, 0);
@@ -239,12 +239,12 @@ fn a_scribbled_ring_ends_and_udp_goes_on() {
 fn batches_that_are_not_for_the_receiver_are_rejected() {
     let mut pair = Pair::new("reject");
     let path = pair.path();
-    let process = pair.receiver.process;
+    let member = pair.receiver.membership.index();
     // A packet for process 200 in the ring to another one: no sender does that.
     let packet = [0, 0, 0, 0, 0, 200, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0];
-    let incarnation = backlog_of(&pair).incarnation(process);
+    let incarnation = backlog_of(&pair).incarnation(member);
     let batch = GsoBatch::new(&path, 16, &packet);
-    assert!(pair.sender.same_host.put(0, process, incarnation, &batch).is_some());
+    assert!(pair.sender.same_host.put(0, member, incarnation, &batch).is_some());
     assert!(pair.received(0).is_empty());
     assert_eq!(pair.receiver.counters().stats().rejected, 1);
     pair.send(4);
@@ -254,9 +254,9 @@ fn batches_that_are_not_for_the_receiver_are_rejected() {
 #[test]
 fn a_batch_without_icrc_gets_one_where_it_goes_by_udp() {
     let mut pair = Pair::new("seal");
-    let process = pair.receiver.process;
+    let member = pair.receiver.membership.index();
     let mut packet = [0; 28];
-    packet[5] = process.value();
+    packet[5] = member.process().value();
     let path = pair.path();
     let unsealed = GsoBatch { has_icrc: false, ..GsoBatch::new(&path, 28, &packet) };
     let mut came = Vec::new();
@@ -271,7 +271,7 @@ fn a_batch_without_icrc_gets_one_where_it_goes_by_udp() {
     };
     pair.sender.transmit(0, &unsealed).unwrap();
     assert_eq!(take(&mut pair), [(false, packet.to_vec())]);
-    pair.sender.same_host.is_gone(0, process);
+    pair.sender.same_host.is_gone(0, member);
     pair.sender.transmit(0, &unsealed).unwrap();
     let sealed = crate::port::segments::sealed(&path.flow, 28, &packet);
     assert_ne!(sealed, packet);
@@ -314,11 +314,11 @@ fn orders(receiver: &mut SharedPort, now_ns: u64, mut refill: impl FnMut()) -> O
 #[test]
 fn a_question_is_heard_while_a_ring_is_never_empty() {
     let mut pair = Pair::new("asked");
-    let process = pair.receiver.process;
+    let member = pair.receiver.membership.index();
     let registry = Registry::open(&pair.folder.0, 4791).unwrap();
     let asker = Asker::bind(registry.sockets()).unwrap();
     for (number, is_woken) in [(1, false), (2, true)] {
-        assert_eq!(asker.order(&registry, process, number, b"what?"), Sent::Done);
+        assert_eq!(asker.order(&registry, member, number, b"what?"), Sent::Done);
         if is_woken {
             pair.receiver.woken();
         }
@@ -326,7 +326,7 @@ fn a_question_is_heard_while_a_ring_is_never_empty() {
         let mut batches = 0;
         let heard = orders(receiver, 1_000_000_000, || {
             batches += 1;
-            send(sender, *to, 1, &[process.value()]);
+            send(sender, *to, 1, &[member.process().value()]);
         });
         assert_eq!(heard.as_deref(), Some(&b"what?"[..]));
         let most = if is_woken { 40 } else { 33 * RELAY_INTERVAL };
@@ -348,7 +348,7 @@ fn a_question_and_what_comes_for_an_adopted_index_are_two_receives() {
     while adopter.receive(0, &mut |_| {}) {}
     let registry = Registry::open(&folder.0, 4791).unwrap();
     let asker = Asker::bind(registry.sockets()).unwrap();
-    assert_eq!(asker.order(&registry, adopter.process, 1, b"what?"), Sent::Done);
+    assert_eq!(asker.order(&registry, adopter.membership.index(), 1, b"what?"), Sent::Done);
     let bytes = [0, 0, 0, 0, 0, index.value(), 0, 1, 7, 0, 0, 0, 0, 0, 0, 0];
     let flow = Flow { source: to, destination: to, source_port: 4791, destination_port: 4791 };
     let batch =

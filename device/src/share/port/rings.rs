@@ -10,6 +10,7 @@ use super::looking::RingLook;
 use super::receiving::is_for;
 use crate::port::{GsoBatch, Peer, Received, TransmitError};
 use crate::share::medium::Medium;
+use crate::share::member_index::MemberIndex;
 use crate::share::same_host::{Put, Room, Says, Took};
 use crate::share::sockets::Sent;
 
@@ -28,24 +29,25 @@ impl<M: Medium> SharedPort<M> {
         if !peer.process.is_of_process() || peer.address.is_multicast() {
             return None;
         }
-        if !self.same_host.knows(peer.process, batch.path) {
-            if !self.may_meet(batch.path, peer) {
+        let member = self.backlog.as_ref()?.find(peer)?;
+        if !self.same_host.knows(member, batch.path) {
+            if !self.may_meet(batch.path, member) {
                 return None;
             }
-            if !self.same_host.is_open(peer.process) {
-                self.invite(now_ns, peer);
+            if !self.same_host.is_open(member) {
+                self.invite(now_ns, member);
                 return None;
             }
         }
-        let incarnation = self.backlog.as_ref()?.incarnation(peer.process);
-        if self.same_host.put(now_ns, peer.process, incarnation, batch)? == Put::Lost {
+        let incarnation = self.backlog.as_ref()?.incarnation(member);
+        if self.same_host.put(now_ns, member, incarnation, batch)? == Put::Lost {
             count(&self.counters.ring_lost);
         }
         Some(Ok(()))
     }
 
-    /// Whether a path leads from this process's socket to that of a process of this namespace.
-    fn may_meet(&self, path: &Path, peer: Peer) -> bool {
+    /// Whether a path that leads to the socket of a process of this namespace begins at this process's.
+    fn may_meet(&self, path: &Path, member: MemberIndex) -> bool {
         let Some(backlog) = &self.backlog else { return false };
         let (bound, source) = (self.membership.address(), path.flow.source);
         let port = self.medium.port();
@@ -53,17 +55,16 @@ impl<M: Medium> SharedPort<M> {
         is_own
             && (path.flow.source_port, path.flow.destination_port) == (port, port)
             // An adopted index has no process that could take a ring.
-            && (peer.process == self.process || !self.local.contains(peer.process))
-            && backlog.is_here(peer)
+            && (member == self.membership.index() || !self.membership.own_members().contains(&member))
     }
 
     #[cold]
-    fn invite(&mut self, now_ns: u64, peer: Peer) {
-        if self.same_host.invites(now_ns, peer.process)
-            && let Some(says) = self.same_host.invite(now_ns, peer.process)
+    fn invite(&mut self, now_ns: u64, member: MemberIndex) {
+        if self.same_host.invites(now_ns, member)
+            && let Some(says) = self.same_host.invite(now_ns, member)
             && !self.say(&says)
         {
-            self.same_host.not_invited(now_ns, peer.process);
+            self.same_host.not_invited(now_ns, member);
         }
     }
 
@@ -76,14 +77,21 @@ impl<M: Medium> SharedPort<M> {
     /// Whether there is room for a batch in the ring to a process; `None`: there is no ring.
     #[inline]
     pub(super) fn ring_admits(&mut self, now_ns: u64, peer: Peer) -> Option<bool> {
-        let incarnation = self.backlog.as_ref()?.incarnation(peer.process);
-        match self.same_host.room(now_ns, peer.process, incarnation)? {
+        let backlog = self.backlog.as_ref()?;
+        let Some(member) = backlog.find(peer) else {
+            if self.same_host.is_on() {
+                self.same_host.forget_gone(peer.process, |member| backlog.incarnation(member));
+            }
+            return None;
+        };
+        match self.same_host.room(now_ns, member, backlog.incarnation(member))? {
             Room::Yes => Some(true),
             Room::No => Some(false),
             Room::NoLook => {
-                let lives = peer.process == self.process || self.membership.registry().is_taken(peer.process);
+                let is_own = member == self.membership.index();
+                let lives = is_own || self.membership.registry().is_taken(member);
                 if !lives {
-                    self.same_host.is_gone(now_ns, peer.process);
+                    self.same_host.is_gone(now_ns, member);
                 }
                 Some(!lives)
             }
@@ -144,6 +152,6 @@ impl<M: Medium> SharedPort<M> {
         }
         self.looking.swept_ns = now_ns;
         let registry = self.membership.registry();
-        self.same_host.sweep(now_ns, |process| registry.is_taken(process));
+        self.same_host.sweep(now_ns, |member| registry.is_taken(member));
     }
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::path::Path;
 use pumice_transport::types::Gid;
-use pumice_transport::wire::ProcessIndex;
 
 use super::SharedPort;
 use super::counters::{count, note_sent};
@@ -13,6 +12,7 @@ use super::looped;
 use super::requests::service;
 use crate::port::{GsoBatch, Peer, Received, TransmitError, segments};
 use crate::share::medium::Medium;
+use crate::share::member_index::MemberIndex;
 use crate::share::membership::Server;
 use crate::share::sockets::Sent;
 use crate::share::system;
@@ -58,12 +58,13 @@ impl<M: Medium> SharedPort<M> {
         };
         let registry = self.membership.registry();
         let members = registry.peek();
+        let own = self.membership.own_members();
         let mut first = true;
         for member in members.iter().flat_map(|members| members.iter()) {
-            if self.local.contains(member.process) {
+            if own.contains(&member.index) {
                 continue;
             }
-            let sent = self.relay.send_batch(registry, member.process, &received);
+            let sent = self.relay.send_batch(registry, member.index, &received);
             match sent {
                 Sent::Full if first && self.looped.waits(now_ns) => return Err(TransmitError::Busy),
                 Sent::Done => self.looped.has_room(),
@@ -88,7 +89,7 @@ impl<M: Medium> SharedPort<M> {
             .segments()
             .find_map(service)
             .and_then(|service| self.way_around(now_ns, service, destination));
-        if around.is_some_and(|process| self.hand_to(process, batch.path, batch.bytes, batch.segment_bytes)) {
+        if around.is_some_and(|member| self.hand_to(member, batch.path, batch.bytes, batch.segment_bytes)) {
             return true;
         }
         for packet in batch.segments().filter(|packet| service(packet).is_some()) {
@@ -98,30 +99,30 @@ impl<M: Medium> SharedPort<M> {
     }
 
     /// The process that gets a request if the one that it would come to is stopped.
-    fn way_around(&mut self, now_ns: u64, service: ServiceId, destination: IpAddr) -> Option<ProcessIndex> {
+    fn way_around(&mut self, now_ns: u64, service: ServiceId, destination: IpAddr) -> Option<MemberIndex> {
         if !self.services.find(service, Gid::from(destination), &self.membership).is_empty() {
             return None;
         }
-        let Server { process, is_usual } = self.membership.server(destination, &[])?;
+        let Server { member, is_usual } = self.membership.server(destination, &[])?;
         if is_usual {
             return None;
         }
-        if process == self.process {
+        if member == self.membership.index() {
             // The group is this socket's own, so it can be steered around.
             self.last_repair_ns = None;
             self.repair(now_ns);
             return None;
         }
-        Some(process)
+        Some(member)
     }
 
     /// Hands requests to a process, which also steers anew. False: it is not possible.
-    fn hand_to(&mut self, process: ProcessIndex, path: &Path, bytes: &[u8], segment_bytes: usize) -> bool {
+    fn hand_to(&mut self, member: MemberIndex, path: &Path, bytes: &[u8], segment_bytes: usize) -> bool {
         let (flow, traffic_class, hop_limit) = (path.flow, path.traffic_class, path.hop_limit);
         let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc: true };
         let registry = self.membership.registry();
-        let sent = self.relay.send_batch(registry, process, &received) == Sent::Done;
-        self.relay.send_look(registry, process);
+        let sent = self.relay.send_batch(registry, member, &received) == Sent::Done;
+        self.relay.send_look(registry, member);
         if sent {
             count(&self.counters.rerouted);
         }
@@ -135,9 +136,9 @@ impl<M: Medium> SharedPort<M> {
             let destination = waiting.path.flow.destination;
             let Some(service) = service(&waiting.packet) else { continue };
             let sent_ns = self.looks.shared_ns(now_ns, waiting.sent_ns, system::monotonic_ns);
-            if let Some(process) = self.substitute(service, destination, sent_ns) {
+            if let Some(member) = self.substitute(service, destination, sent_ns) {
                 let length = waiting.packet.len();
-                self.hand_to(process, &waiting.path, &waiting.packet, length);
+                self.hand_to(member, &waiting.path, &waiting.packet, length);
             }
         }
     }
@@ -145,20 +146,20 @@ impl<M: Medium> SharedPort<M> {
     /// The process that should get a request which was sent at `sent_ns`, if its receiver has not looked
     /// since. If the receiver is the listener, that is the receiver itself: the request then takes another
     /// way to it.
-    fn substitute(&mut self, service: ServiceId, destination: IpAddr, sent_ns: u64) -> Option<ProcessIndex> {
+    fn substitute(&mut self, service: ServiceId, destination: IpAddr, sent_ns: u64) -> Option<MemberIndex> {
         let backlog = self.backlog.as_ref()?;
-        let has_looked = |process| {
-            let peer = Peer { address: destination, process };
+        let has_looked = |member: MemberIndex| {
+            let peer = Peer { address: destination, process: member.process() };
             backlog.last_look_ns(peer).is_none_or(|looked_ns| looked_ns >= sent_ns)
         };
         let listeners = self.services.find(service, Gid::from(destination), &self.membership);
-        if let Some(&process) = listeners.first() {
-            return (!has_looked(process) && self.membership.reads_now(process)).then_some(process);
+        if let Some(&member) = listeners.first() {
+            return (!has_looked(member) && self.membership.reads_now(member)).then_some(member);
         }
-        let usual = self.membership.server(destination, &[])?.process;
-        if usual == self.process || has_looked(usual) {
+        let (usual, own) = (self.membership.server(destination, &[])?.member, self.membership.index());
+        if usual == own || has_looked(usual) {
             return None;
         }
-        self.membership.server(destination, &[usual, self.process]).map(|server| server.process)
+        self.membership.server(destination, &[usual, own]).map(|server| server.member)
     }
 }

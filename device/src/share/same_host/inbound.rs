@@ -1,9 +1,8 @@
 //! A ring that another process sends through.
 
-use pumice_transport::wire::ProcessIndex;
-
 use super::paths::{MAX_PATHS, Way};
 use crate::port::Received;
+use crate::share::member_index::MemberIndex;
 use crate::share::ring::{Broken, Consumer, Kind, MAX_BATCH_BYTES, RingMemory};
 use crate::share::system::RingPages;
 
@@ -14,19 +13,19 @@ pub(in crate::share) type BatchBuffer = [u8; MAX_BATCH_BYTES as usize];
 #[derive(Debug)]
 pub(in crate::share) struct Inbound<M = RingPages> {
     /// The process that invited this one.
-    pub(super) from: ProcessIndex,
+    pub(super) from: MemberIndex,
     /// Which of that process's rings it is.
     pub(super) number: u64,
     consumer: Consumer<M>,
     ways: [Option<Way>; MAX_PATHS],
     /// Nothing was taken yet: batches that went by UDP before come first.
     pub(super) is_fresh: bool,
-    /// There is a newer ring from this process index: this one goes when it is empty.
+    /// There is a newer ring from this member index: this one goes when it is empty.
     pub(super) is_superseded: bool,
 }
 
 impl<M: RingMemory> Inbound<M> {
-    pub(in crate::share) fn new(from: ProcessIndex, number: u64, consumer: Consumer<M>) -> Inbound<M> {
+    pub(in crate::share) fn new(from: MemberIndex, number: u64, consumer: Consumer<M>) -> Inbound<M> {
         Inbound { from, number, consumer, ways: [None; MAX_PATHS], is_fresh: true, is_superseded: false }
     }
 

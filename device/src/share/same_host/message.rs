@@ -2,6 +2,7 @@
 
 use pumice_transport::wire::ProcessIndex;
 
+use crate::share::member_index::MemberIndex;
 use crate::share::ring::Geometry;
 
 /// Bytes of each message.
@@ -33,16 +34,16 @@ impl Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Message {
     /// The process wants to send through a ring of this size; the memory comes with the message.
-    Invite { from: ProcessIndex, number: u64, geometry: Geometry },
+    Invite { from: MemberIndex, number: u64, geometry: Geometry },
     /// The process has the ring now; its bell comes with the message. `incarnation` is what stands in the
     /// table for it.
-    Accept { from: ProcessIndex, number: u64, incarnation: u64 },
+    Accept { from: MemberIndex, number: u64, incarnation: u64 },
     /// The process does not have the ring, or has it no more.
-    Refuse { from: ProcessIndex, number: u64, refusal: Refusal },
+    Refuse { from: MemberIndex, number: u64, refusal: Refusal },
 }
 
 impl Message {
-    /// As bytes: kind, process, number, and two more numbers; little-endian.
+    /// As bytes: kind, process index and bank, number, and two more numbers; little-endian.
     pub(super) fn encode(&self) -> [u8; MESSAGE_BYTES] {
         let (kind, from, number, a, b) = match *self {
             Message::Invite { from, number, geometry } => {
@@ -51,7 +52,7 @@ impl Message {
             Message::Accept { from, number, incarnation } => (2, from, number, incarnation, 0),
             Message::Refuse { from, number, refusal } => (3, from, number, refusal as u64, 0),
         };
-        let first = u64::from_le_bytes([kind, from.value(), 0, 0, 0, 0, 0, 0]);
+        let first = u64::from_le_bytes([kind, from.process().value(), from.bank(), 0, 0, 0, 0, 0]);
         let mut bytes = [0; MESSAGE_BYTES];
         for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip([first, number, a, b]) {
             *place = u64::to_le_bytes(word);
@@ -62,9 +63,9 @@ impl Message {
     /// The message in these bytes.
     pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
         let bytes: &[u8; MESSAGE_BYTES] = bytes.try_into().ok()?;
-        let [[kind, from, 0, 0, 0, 0, 0, 0], number, a, b] = bytes.as_chunks::<8>().0 else { return None };
+        let [[kind, from, bank, 0, 0, 0, 0, 0], number, a, b] = bytes.as_chunks::<8>().0 else { return None };
         let [number, a, b] = [number, a, b].map(|word| u64::from_le_bytes(*word));
-        let from = Some(ProcessIndex::new(*from)).filter(|from| from.is_of_process())?;
+        let from = MemberIndex::new(*bank, ProcessIndex::new(*from))?;
         match (kind, b) {
             (1, _) => {
                 let geometry = Geometry::new(u32::try_from(a).ok()?, u32::try_from(b).ok()?)?;
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn messages_are_bytes_and_back() {
-        let from = ProcessIndex::new(7);
+        let from = MemberIndex::of_number(0x307).unwrap();
         let geometry = Geometry::new(64, 4096).unwrap();
         let all = [
             Message::Invite { from, number: 1 << 40, geometry },
@@ -101,8 +102,8 @@ mod tests {
             assert_eq!(Message::decode(&bytes[1..]), None);
         }
         let good = all[0].encode();
-        // Kind, process, geometry.
-        for (place, value) in [(0, 9), (1, 0), (1, 255), (2, 1), (16, 65), (19, 1), (24, 1)] {
+        // Kind, process index, bank, nothing, geometry.
+        for (place, value) in [(0, 9), (1, 0), (1, 255), (2, 16), (3, 1), (16, 65), (19, 1), (24, 1)] {
             let mut bad = good;
             bad[place] = value;
             assert_eq!(Message::decode(&bad), None, "{value} at {place}");

@@ -32,6 +32,8 @@ pub(super) enum Closed {
     NoAnswer,
     /// There is no memory for a ring, or no message can be sent.
     Impossible,
+    /// This process has as many rings as it may.
+    TooMany,
 }
 
 impl Closed {
@@ -47,6 +49,7 @@ impl Closed {
             Closed::Gone => "the process that had the ring has ended",
             Closed::NoAnswer => "the other process has not answered whether it takes a ring",
             Closed::Impossible => "there is no memory for a ring, or the process cannot be asked",
+            Closed::TooMany => "this process has rings to as many others as it may",
         }
     }
 }

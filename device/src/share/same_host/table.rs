@@ -9,18 +9,21 @@ use super::inbound::{BatchBuffer, Inbound};
 use super::message::{Message, Refusal};
 use super::outbound::{Closed, OpenRing, Outbound, Put, Room};
 use crate::port::{GsoBatch, PacketCost, PeerMedium, PortLimits, Received};
+use crate::share::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
 use crate::share::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer};
 use crate::share::system::{RingFile, RingPages};
 use crate::system::event_fd::EventFd;
 
 /// Rings that other processes may send through: one for each process, and old ones that are being emptied.
 const MAX_INBOUND: usize = 512;
+/// Rings to other processes. Batches to more of them go by UDP.
+const MAX_OUTBOUND: usize = 512;
 /// Bytes of a batch. Small enough to stay in the first-level cache between two copies.
 const BATCH_BYTES: usize = 16 << 10;
 /// What batches in a ring take of it: their bytes, and a share of the slots.
 const RING_COST: PacketCost = PacketCost { least_bytes: 256, factor: 1, overhead_bytes: 64 };
 /// Slots and bytes of data of a ring, for the first rings, for some more, and for all others: a process may
-/// have 253 neighbours.
+/// have 253 neighbours with its address, and others.
 const SIZES: [(usize, Option<Geometry>); 3] = [
     (8, Geometry::new(4096, 1 << 20)),
     (32, Geometry::new(1024, 1 << 18)),
@@ -30,13 +33,13 @@ const SIZES: [(usize, Option<Geometry>); 3] = [
 /// What this process says to another one.
 #[derive(Debug)]
 pub(in crate::share) struct Says {
-    pub(in crate::share) to: ProcessIndex,
+    pub(in crate::share) to: MemberIndex,
     text: Vec<u8>,
     descriptor: Option<OwnedFd>,
 }
 
 impl Says {
-    fn new(to: ProcessIndex, message: &Message, descriptor: Option<OwnedFd>) -> Says {
+    fn new(to: MemberIndex, message: &Message, descriptor: Option<OwnedFd>) -> Says {
         Says { to, text: message.encode().to_vec(), descriptor }
     }
 
@@ -101,15 +104,19 @@ pub(in crate::share) enum Took {
     Broken(Says),
 }
 
+/// Where batches to the members of a bank go.
+type WaysOfBank = [Option<Outbound>; NUMBERS_OF_BANK];
+
 /// The rings of a process.
 #[derive(Debug)]
 pub(in crate::share) struct SameHost {
-    process: ProcessIndex,
+    member: MemberIndex,
     /// What stands in the table for this process.
     incarnation: u64,
     /// What other processes ring; without it there are no rings.
     bell: Result<EventFd, NoRings>,
-    outbound: Box<[Option<Outbound>]>,
+    /// By bank, those that were needed, and by process index.
+    outbound: [Option<Box<WaysOfBank>>; BANKS],
     inbound: Vec<Inbound>,
     /// The ring that is looked at first.
     turn: usize,
@@ -120,16 +127,16 @@ pub(in crate::share) struct SameHost {
 
 impl SameHost {
     /// No rings yet; with a reason against them there never are.
-    pub(in crate::share) fn new(process: ProcessIndex, incarnation: u64, none: Option<NoRings>) -> SameHost {
+    pub(in crate::share) fn new(member: MemberIndex, incarnation: u64, none: Option<NoRings>) -> SameHost {
         let bell = match none {
             Some(reason) => Err(reason),
             None => EventFd::new().map_err(|_| NoRings::NoDescriptor),
         };
         SameHost {
-            process,
+            member,
             incarnation,
             bell,
-            outbound: (0..256).map(|_| None).collect(),
+            outbound: Default::default(),
             inbound: Vec::new(),
             turn: 0,
             next_number: 1,
@@ -154,9 +161,35 @@ impl SameHost {
         !self.inbound.is_empty()
     }
 
+    /// What is known of the way to a member.
     #[inline]
-    fn open(&mut self, process: ProcessIndex) -> Option<&mut OpenRing> {
-        match self.outbound.get_mut(usize::from(process)) {
+    fn way(&self, member: MemberIndex) -> Option<&Option<Outbound>> {
+        let bank = self.outbound.get(usize::from(member.bank()))?.as_ref()?;
+        bank.get(usize::from(member.process()))
+    }
+
+    /// All of which something is known.
+    fn ways(&self) -> impl Iterator<Item = (MemberIndex, &Outbound)> {
+        let banks = (0..BANKS as u8).zip(&self.outbound);
+        let ways = banks.flat_map(|(bank, ways)| {
+            let ways = ways.iter().flat_map(|ways| ways.iter());
+            (0_u8..=u8::MAX).zip(ways).map(move |(process, way)| (bank, process, way))
+        });
+        ways.filter_map(|(bank, process, way)| {
+            Some((MemberIndex::new(bank, ProcessIndex::new(process))?, way.as_ref()?))
+        })
+    }
+
+    #[inline]
+    fn way_mut(&mut self, member: MemberIndex) -> Option<&mut Option<Outbound>> {
+        let bank = self.outbound.get_mut(usize::from(member.bank()))?;
+        let bank = bank.get_or_insert_with(|| Box::new([const { None }; NUMBERS_OF_BANK]));
+        bank.get_mut(usize::from(member.process()))
+    }
+
+    #[inline]
+    fn open(&mut self, member: MemberIndex) -> Option<&mut OpenRing> {
+        match self.way_mut(member) {
             Some(Some(Outbound::Open(ring))) => Some(ring),
             _ => None,
         }
@@ -164,12 +197,12 @@ impl SameHost {
 
     /// Whether batches to a process go through a ring.
     #[inline]
-    pub(in crate::share) fn is_open(&self, process: ProcessIndex) -> bool {
-        matches!(self.outbound.get(usize::from(process)), Some(Some(Outbound::Open(_))))
+    pub(in crate::share) fn is_open(&self, member: MemberIndex) -> bool {
+        matches!(self.way(member), Some(Some(Outbound::Open(_))))
     }
 
-    fn close(&mut self, now_ns: u64, process: ProcessIndex, closed: Closed) {
-        if let Some(place) = self.outbound.get_mut(usize::from(process)) {
+    fn close(&mut self, now_ns: u64, member: MemberIndex, closed: Closed) {
+        if let Some(place) = self.way_mut(member) {
             *place = Some(Outbound::closed(closed, now_ns));
         }
     }
@@ -177,16 +210,31 @@ impl SameHost {
     /// Another process has the index now: the ring to the old one goes, and the new one is invited as if
     /// there had been none.
     #[cold]
-    fn forget(&mut self, process: ProcessIndex) {
-        if let Some(place) = self.outbound.get_mut(usize::from(process)) {
+    fn forget(&mut self, member: MemberIndex) {
+        if let Some(place) = self.way_mut(member) {
             *place = None;
+        }
+    }
+
+    /// Forgets the rings to members with a process index whose number in the table is another one now.
+    pub(in crate::share) fn forget_gone(
+        &mut self,
+        process: ProcessIndex,
+        incarnation: impl Fn(MemberIndex) -> u64,
+    ) {
+        for member in MemberIndex::all_of(process) {
+            if let Some(Some(Outbound::Open(ring))) = self.way(member)
+                && ring.incarnation != incarnation(member)
+            {
+                self.forget(member);
+            }
         }
     }
 
     /// What a batch to a process may be, if it goes through a ring.
     #[inline]
-    pub(in crate::share) fn limits(&self, process: ProcessIndex) -> Option<PortLimits> {
-        let Some(Some(Outbound::Open(ring))) = self.outbound.get(usize::from(process)) else { return None };
+    pub(in crate::share) fn limits(&self, member: MemberIndex) -> Option<PortLimits> {
+        let Some(Some(Outbound::Open(ring))) = self.way(member) else { return None };
         let data_bytes = ring.geometry().data_bytes() as usize;
         Some(PortLimits {
             max_segments: BATCH_BYTES,
@@ -199,8 +247,8 @@ impl SameHost {
     }
 
     /// What carries batches to a process.
-    pub(in crate::share) fn medium_to(&self, process: ProcessIndex) -> PeerMedium {
-        let why = match self.outbound.get(usize::from(process)).and_then(Option::as_ref) {
+    pub(in crate::share) fn medium_to(&self, member: MemberIndex) -> PeerMedium {
+        let why = match self.way(member).and_then(Option::as_ref) {
             Some(Outbound::Open(_)) => return PeerMedium::Ring,
             None => "nothing was sent to it yet",
             Some(Outbound::Invited { .. }) => "it has not answered yet whether it takes a ring",
@@ -211,20 +259,22 @@ impl SameHost {
 
     /// Whether a process should be invited now.
     #[inline]
-    pub(in crate::share) fn invites(&self, now_ns: u64, process: ProcessIndex) -> bool {
-        let way = self.outbound.get(usize::from(process));
-        way.is_some_and(|way| way.as_ref().is_none_or(|way| way.is_due(now_ns)))
+    pub(in crate::share) fn invites(&self, now_ns: u64, member: MemberIndex) -> bool {
+        self.way(member).and_then(Option::as_ref).is_none_or(|way| way.is_due(now_ns))
     }
 
     /// Makes a ring to a process, and says so to it. Nothing: there is no memory, or the process has not
     /// answered the last time.
-    pub(in crate::share) fn invite(&mut self, now_ns: u64, to: ProcessIndex) -> Option<Says> {
-        if matches!(self.outbound.get(usize::from(to)), Some(Some(Outbound::Invited { .. }))) {
+    pub(in crate::share) fn invite(&mut self, now_ns: u64, to: MemberIndex) -> Option<Says> {
+        if matches!(self.way(to), Some(Some(Outbound::Invited { .. }))) {
             self.close(now_ns, to, Closed::NoAnswer);
             return None;
         }
-        let rings =
-            self.outbound.iter().flatten().filter(|way| !matches!(way, Outbound::Closed { .. })).count();
+        let rings = self.ways().filter(|(_, way)| !matches!(way, Outbound::Closed { .. })).count();
+        if rings >= MAX_OUTBOUND {
+            self.close(now_ns, to, Closed::TooMany);
+            return None;
+        }
         let (_, geometry) = SIZES.into_iter().find(|(up_to, _)| rings < *up_to)?;
         let geometry = geometry?;
         let Ok((pages, file)) = RingPages::create(geometry) else {
@@ -234,19 +284,19 @@ impl SameHost {
         let number = self.next_number;
         self.next_number += 1;
         let producer = Box::new(Producer::new(pages, geometry));
-        if let Some(place) = self.outbound.get_mut(usize::from(to)) {
+        if let Some(place) = self.way_mut(to) {
             *place = Some(Outbound::Invited { number, asked_ns: now_ns, producer });
         }
-        if to == self.process {
+        if to == self.member {
             self.accept_own(number, geometry, file);
             return None;
         }
-        let message = Message::Invite { from: self.process, number, geometry };
+        let message = Message::Invite { from: self.member, number, geometry };
         Some(Says::new(to, &message, Some(file.into_descriptor())))
     }
 
     /// The last invitation could not be sent.
-    pub(in crate::share) fn not_invited(&mut self, now_ns: u64, to: ProcessIndex) {
+    pub(in crate::share) fn not_invited(&mut self, now_ns: u64, to: MemberIndex) {
         self.close(now_ns, to, Closed::Impossible);
     }
 
@@ -263,9 +313,9 @@ impl SameHost {
                 let (message, descriptor) = match answer {
                     Ok(bell) => {
                         let incarnation = self.incarnation;
-                        (Message::Accept { from: self.process, number, incarnation }, Some(bell))
+                        (Message::Accept { from: self.member, number, incarnation }, Some(bell))
                     }
-                    Err(refusal) => (Message::Refuse { from: self.process, number, refusal }, None),
+                    Err(refusal) => (Message::Refuse { from: self.member, number, refusal }, None),
                 };
                 Some(Says::new(from, &message, descriptor))
             }
@@ -283,7 +333,7 @@ impl SameHost {
     /// Takes a ring; the result is the bell for its producer.
     fn accept(
         &mut self,
-        from: ProcessIndex,
+        from: MemberIndex,
         number: u64,
         geometry: Geometry,
         descriptor: Option<OwnedFd>,
@@ -305,13 +355,13 @@ impl SameHost {
 
     /// Takes the ring from this process to itself.
     fn accept_own(&mut self, number: u64, geometry: Geometry, file: RingFile) {
-        let bell = self.accept(self.process, number, geometry, Some(file.into_descriptor()));
-        self.accepted(self.process, number, self.incarnation, bell.ok());
+        let bell = self.accept(self.member, number, geometry, Some(file.into_descriptor()));
+        self.accepted(self.member, number, self.incarnation, bell.ok());
     }
 
     /// A process has the ring now.
-    fn accepted(&mut self, from: ProcessIndex, number: u64, incarnation: u64, bell: Option<OwnedFd>) {
-        let Some(place) = self.outbound.get_mut(usize::from(from)) else { return };
+    fn accepted(&mut self, from: MemberIndex, number: u64, incarnation: u64, bell: Option<OwnedFd>) {
+        let Some(place) = self.way_mut(from) else { return };
         let is_answer = matches!(place, Some(Outbound::Invited { number: asked, .. }) if *asked == number);
         let Some(bell) = bell.and_then(|bell| EventFd::of(bell).ok()).filter(|_| is_answer) else { return };
         if let Some(Outbound::Invited { producer, .. }) = place.take() {
@@ -319,8 +369,8 @@ impl SameHost {
         }
     }
 
-    fn refused(&mut self, now_ns: u64, from: ProcessIndex, number: u64, refusal: Refusal) {
-        let is_known = match self.outbound.get(usize::from(from)) {
+    fn refused(&mut self, now_ns: u64, from: MemberIndex, number: u64, refusal: Refusal) {
+        let is_known = match self.way(from) {
             Some(Some(Outbound::Invited { number: asked, .. })) => *asked == number,
             Some(Some(Outbound::Open(ring))) => ring.number() == number,
             _ => false,
@@ -336,36 +386,36 @@ impl SameHost {
     pub(in crate::share) fn room(
         &mut self,
         now_ns: u64,
-        process: ProcessIndex,
+        member: MemberIndex,
         incarnation: u64,
     ) -> Option<Room> {
-        let ring = self.open(process)?;
+        let ring = self.open(member)?;
         if ring.incarnation != incarnation {
-            self.forget(process);
+            self.forget(member);
             return None;
         }
         match ring.room(now_ns, BATCH_BYTES as u32) {
             Ok(room) => return Some(room),
-            Err(_) => self.close(now_ns, process, Closed::Broken),
+            Err(_) => self.close(now_ns, member, Closed::Broken),
         }
         None
     }
 
     /// Writes nonsense into the ring to a process.
     #[cfg(test)]
-    pub(in crate::share) fn scribble(&mut self, process: ProcessIndex) {
-        self.open(process).unwrap().scribble();
+    pub(in crate::share) fn scribble(&mut self, member: MemberIndex) {
+        self.open(member).unwrap().scribble();
     }
 
     /// The process at the other end of a ring has gone.
-    pub(in crate::share) fn is_gone(&mut self, now_ns: u64, process: ProcessIndex) {
-        self.close(now_ns, process, Closed::Gone);
+    pub(in crate::share) fn is_gone(&mut self, now_ns: u64, member: MemberIndex) {
+        self.close(now_ns, member, Closed::Gone);
     }
 
     /// Whether the ring to a process knows a path, so that it needs no check any more.
     #[inline]
-    pub(in crate::share) fn knows(&mut self, process: ProcessIndex, path: &Path) -> bool {
-        self.open(process).is_some_and(|ring| ring.knows(path))
+    pub(in crate::share) fn knows(&mut self, member: MemberIndex, path: &Path) -> bool {
+        self.open(member).is_some_and(|ring| ring.knows(path))
     }
 
     /// Puts a batch into the ring to a process. `incarnation` is what stands in the table for it now.
@@ -374,13 +424,13 @@ impl SameHost {
     pub(in crate::share) fn put(
         &mut self,
         now_ns: u64,
-        process: ProcessIndex,
+        member: MemberIndex,
         incarnation: u64,
         batch: &GsoBatch<'_>,
     ) -> Option<Put> {
-        let ring = self.open(process)?;
+        let ring = self.open(member)?;
         if ring.incarnation != incarnation {
-            self.forget(process);
+            self.forget(member);
             return None;
         }
         if batch.bytes.len() > ring.geometry().data_bytes() as usize {
@@ -388,7 +438,7 @@ impl SameHost {
         }
         match ring.put(batch) {
             Ok(put) => return Some(put),
-            Err(_) => self.close(now_ns, process, Closed::Broken),
+            Err(_) => self.close(now_ns, member, Closed::Broken),
         }
         None
     }
@@ -441,7 +491,7 @@ impl SameHost {
                 Err(_) => {
                     let ring = self.inbound.swap_remove(index);
                     let refusal = Refusal::Broken;
-                    let message = Message::Refuse { from: self.process, number: ring.number, refusal };
+                    let message = Message::Refuse { from: self.member, number: ring.number, refusal };
                     return Took::Broken(Says::new(ring.from, &message, None));
                 }
             }
@@ -472,12 +522,12 @@ impl SameHost {
 
     /// Forgets the rings of processes that have gone, those from them when they are empty. `lives`: whether
     /// another process does.
-    pub(in crate::share) fn sweep(&mut self, now_ns: u64, lives: impl Fn(ProcessIndex) -> bool) {
-        let own = self.process;
-        for process in ProcessIndex::all().filter(|process| *process != own) {
-            if self.is_open(process) && !lives(process) {
-                self.close(now_ns, process, Closed::Gone);
-            }
+    pub(in crate::share) fn sweep(&mut self, now_ns: u64, lives: impl Fn(MemberIndex) -> bool) {
+        let own = self.member;
+        let open = self.ways().filter(|(_, way)| matches!(way, Outbound::Open(_)));
+        let gone = open.map(|(member, _)| member).filter(|member| *member != own && !lives(*member));
+        for member in gone.collect::<Vec<_>>() {
+            self.close(now_ns, member, Closed::Gone);
         }
         self.inbound
             .retain(|ring| ring.has_more() || !ring.is_superseded && (ring.from == own || lives(ring.from)));
