@@ -338,7 +338,7 @@ pub(super) const COUNTERS: &[Entry] = &[
     ),
     counter(
         "link_dropped",
-        "A packet came to the device's link, or one of its own to a switch, found the queue full, and was dropped.",
+        "A packet came to the device's link, or its own to a switch, found the queue full, and was lost.",
         &["Senders together are faster than the link (incast), for longer than its queue holds."],
         &[
             "--queue, --rate and --ecn; whether the senders react to congestion notifications.",
@@ -347,7 +347,7 @@ pub(super) const COUNTERS: &[Entry] = &[
     ),
     counter(
         "link_marked",
-        "A packet joined the queue of the device's link, or of a switch, above the ECN threshold, and was marked.",
+        "A packet joined a queue of the link or of a switch above the ECN threshold, and was marked.",
         &["More comes than the link carries."],
         &["rx_congestion_marked and tx_cnp count what follows from it."],
     ),

@@ -1,8 +1,8 @@
 //! Ports: where GSO batches leave the device and come back.
 //!
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
-//! time. [`FaultPort`], [`TapPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports around a
-//! port ([`PortLayer`]).
+//! time. [`FaultPort`], [`TapPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports around
+//! a port ([`PortLayer`]).
 //! [`ProcessGroup`] is what a port that several processes share does besides. [`RawUdp`] is the yardstick for
 //! benchmarks: the same kind of socket with no protocol on top.
 

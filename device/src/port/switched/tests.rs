@@ -186,7 +186,7 @@ fn with_pauses_nothing_is_lost_and_the_queue_has_a_bound() {
         let last = &queues[2 * hosts - 1];
         assert_eq!((last.packets, last.sent_bytes, last.bytes), (250, 250_000, 0));
         assert!((20_000..=21_000).contains(&last.most_bytes), "{last:?}");
-        // The port has never stood still since the first packet came: two hops, then one packet after another.
+        // The port has never stood still since the first packet came.
         let first_ns = came.first().unwrap().0;
         let last_ns = came.last().unwrap().0;
         assert!(last_ns - first_ns >= 249_000, "{kind}: never faster than the port");
