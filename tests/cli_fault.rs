@@ -172,7 +172,18 @@ fn pair_by(
     by: &[&str],
     options: &[&str],
 ) -> [(String, Option<i32>); 2] {
-    let mut ends = [("sender", number), ("receiver", number + 1)].map(|(name, number)| {
+    pair_at(place, program, [number, number + 1], by, options)
+}
+
+/// The same with these addresses.
+fn pair_at(
+    place: &Place,
+    program: &Path,
+    [of_sender, of_receiver]: [u8; 2],
+    by: &[&str],
+    options: &[&str],
+) -> [(String, Option<i32>); 2] {
+    let mut ends = [("sender", of_sender), ("receiver", of_receiver)].map(|(name, number)| {
         let options: Vec<String> = options.iter().map(|option| option.replace('%', name)).collect();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         Paced::begin(place, program, number, by, &[&["--tag", name], &options[..]].concat())
@@ -323,6 +334,27 @@ fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
     assert!(first.iter().all(|lost| again.contains(lost)), "{first:?} {again:?}");
     let text = fs::read_to_string(report).expect("a report");
     assert!(text.contains("\"rule\":\"network\""), "{text}");
+}
+
+#[test]
+fn processes_with_one_address_are_recorded_and_a_replay_sees_no_loss_that_was_none() {
+    let place = Place::new("one-address");
+    let Some(program) = compile(&place, "pair") else { return };
+    let folder = place.0.join("record");
+    let name = folder.to_str().expect("UTF-8");
+    let fault = "drop name=some chance=0.08 side=requester";
+    let options = ["--record", name, "--fault", fault];
+    for (rest, code) in pair_at(&place, &program, [21, 21], &["run"], &options) {
+        assert_eq!(code, Some(0), "{rest}");
+    }
+    let lost = lost_requests(&of_record(&folder, "sender", "faults"));
+    for (end, least) in
+        pair_at(&place, &program, [21, 21], &["replay", name], &[]).iter().zip([lost.len(), 0])
+    {
+        assert_all_again(end, least);
+        // On a busy machine some are sent again. All are 160 requests, of which twenty would be told.
+        assert!(!end.0.contains("is new: and "), "{}", end.0);
+    }
 }
 
 /// What `pumice stat` says of a counter, all processes that run this program together.

@@ -5,6 +5,7 @@
 // Stays until standard input ends.
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +42,7 @@ static int connect_to(struct ibv_qp *qp, unsigned qpn, const union ibv_gid *gid)
         .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qpn, .max_dest_rd_atomic = 1, .min_rnr_timer = 12,
         .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .hop_limit = 64}},
     };
-    struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+    struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 20, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
     int error = ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (!error)
         error = ibv_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -147,7 +148,8 @@ int main(int argc, char **argv)
             return fail("the message of the process before");
     printf("exchanged\n");
     fflush(stdout);
-    while (read(0, &byte, 1) > 0)
-        ;
+    // The bytes that are left are those of others, which may share this end: only the hang-up counts.
+    struct pollfd end = {.fd = 0};
+    poll(&end, 1, -1);
     return 0;
 }

@@ -52,6 +52,22 @@ impl Ordinals {
     pub(super) fn of_connected(&self, destination: IpAddr, qpn: u32) -> u32 {
         self.0.get(&Own::To(destination, qpn)).copied().unwrap_or_default()
     }
+
+    /// The queue pair with an ordinal; none if the process has not noted it.
+    pub(super) fn qpn(&self, ordinal: u32) -> Option<u32> {
+        self.0.iter().find_map(|(own, of)| match own {
+            Own::From(qpn) if *of == ordinal => Some(*qpn),
+            _ => None,
+        })
+    }
+}
+
+/// The queue pair that the process has noted in a line to have made.
+pub(super) fn made_in(line: &str) -> Option<u32> {
+    match noted_in(line)? {
+        (Own::From(qpn), _) => Some(qpn),
+        (Own::To(..), _) => None,
+    }
 }
 
 /// A line that the process has noted about a queue pair.
@@ -110,7 +126,12 @@ impl<'a> Datagrams<'a> {
             return None;
         }
         let place = (first.source, first.destination, first.qpn);
-        Some(outcomes(sent, self.arrived.get(&place).map(Vec::as_slice).unwrap_or_default()))
+        let outcomes = outcomes(sent, self.arrived.get(&place).map(Vec::as_slice).unwrap_or_default());
+        // Queue pair 1 is that of every process with the address: what came is perhaps another one's.
+        let is_of_others = first.qpn == MANAGEMENT_QPN
+            && first.source == first.destination
+            && outcomes.iter().all(|outcome| outcome.arrived_at.is_none());
+        (!is_of_others).then_some(outcomes)
     }
 
     fn walk_datagrams(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {

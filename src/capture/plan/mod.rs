@@ -6,8 +6,10 @@ mod sides;
 mod sighting;
 mod walk;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -69,6 +71,7 @@ pub(crate) fn on_the_way(processes: &[Captured<'_>], rule: &str) -> Result<Vec<S
     let (arrivals, of_datagrams): (Vec<Sighting>, Vec<Sighting>) =
         all().filter(arrived).cloned().partition(|one| one.datagram.is_none());
     let network = Datagrams::of(all(), &of_datagrams);
+    let known = receivers(&captures);
     let mut lines = Vec::new();
     for (tag, seen, noted) in &captures {
         let sent: Vec<Sighting> = seen.iter().filter(|one| one.is_outbound == Some(true)).cloned().collect();
@@ -81,6 +84,11 @@ pub(crate) fn on_the_way(processes: &[Captured<'_>], rule: &str) -> Result<Vec<S
         for source in sides.sources() {
             for mut stream in streams(&sides, source) {
                 stream.ordinal = ordinals.of_connected(stream.destination, stream.qpn);
+                stream.own_qpn = ordinals.qpn(stream.ordinal);
+                if !known.contains(&(stream.destination, stream.qpn)) {
+                    // What arrived from this address is of another process that has it.
+                    stream.outcomes = None;
+                }
                 walk::walk(&sides, &stream, &mut rules);
             }
         }
@@ -88,6 +96,24 @@ pub(crate) fn on_the_way(processes: &[Captured<'_>], rule: &str) -> Result<Vec<S
         lines.extend(rules.lines(rule, tag));
     }
     Ok(lines)
+}
+
+/// The queue pairs of the recorded processes: what is sent to others arrives where no capture is.
+fn receivers(captures: &[(&str, Vec<Sighting>, String)]) -> HashSet<(IpAddr, u32)> {
+    let mut known = HashSet::new();
+    for (_, seen, noted) in captures {
+        let mut addresses = HashSet::new();
+        for one in seen {
+            match one.is_outbound {
+                Some(true) => addresses.insert(one.source),
+                Some(false) => known.insert((one.destination, one.qpn)) | addresses.insert(one.destination),
+                None => false,
+            };
+        }
+        let made = || noted.lines().filter_map(datagrams::made_in);
+        known.extend(addresses.iter().flat_map(|address| made().map(move |qpn| (*address, qpn))));
+    }
+    known
 }
 
 fn read(file: &Path) -> Result<Vec<Sighting>, CommandError> {

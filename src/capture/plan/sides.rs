@@ -91,6 +91,8 @@ pub(super) struct Stream<'a> {
     pub(super) destination: IpAddr,
     /// The queue pair that they are for.
     pub(super) qpn: u32,
+    /// The queue pair that sends them, if that was noted.
+    pub(super) own_qpn: Option<u32>,
     /// How many queue pairs of the source were seen sending before.
     pub(super) ordinal: u32,
     pub(super) sent: Vec<&'a Sighting>,
@@ -109,6 +111,7 @@ pub(super) fn streams<'a>(sides: &Sides<'a>, source: IpAddr) -> Vec<Stream<'a>> 
                 source,
                 destination: one.destination,
                 qpn: one.qpn,
+                own_qpn: None,
                 ordinal: u32::try_from(place).unwrap_or(u32::MAX),
                 sent: Vec::new(),
                 outcomes: None,

@@ -101,7 +101,9 @@ fn not_ready(sides: &Sides<'_>, stream: &Stream<'_>, begun: &Begun) -> NotReady 
     let known = [sides.arrived(stream.destination), sides.sent(stream.destination)];
     let known = known.into_iter().find(|known| !known.is_empty()).unwrap_or_default();
     let mut found = NotReady::new();
-    for one in known.iter().filter(|one| one.destination == stream.source) {
+    // Another process may have the same address.
+    let is_own = |one: &&&Sighting| stream.own_qpn.is_none_or(|own| own == one.qpn);
+    for one in known.iter().filter(|one| one.destination == stream.source).filter(is_own) {
         if let Some((syndrome, _)) = one.answer
             && let Syndrome::RnrNak { timer_code } = Syndrome::from_byte(syndrome)
             && begun.fits(&[one.psn]) == 1
@@ -112,15 +114,24 @@ fn not_ready(sides: &Sides<'_>, stream: &Stream<'_>, begun: &Begun) -> NotReady 
     found
 }
 
-/// The requests that a stream answers: those in the other direction whose PSNs fit best.
+/// The requests that a stream answers: those that came to the queue pair that sends it, or, if that is not known, those
+/// in the other direction whose PSNs fit best.
 fn asked(sides: &Sides<'_>, stream: &Stream<'_>, psns: &[u32]) -> Option<Begun> {
     if psns.is_empty() {
         return None;
     }
     let mut by_queue_pair: BTreeMap<u32, Vec<&Sighting>> = BTreeMap::new();
+    let is_request = |one: &&&Sighting| one.destination == stream.source && one.info.is_request;
+    if let Some(own) = stream.own_qpn {
+        let arrived = sides.arrived(stream.destination).iter().filter(is_request);
+        let to_own: Vec<&Sighting> = arrived.copied().filter(|one| one.qpn == own).collect();
+        if let Some(begun) = Begun::of(&to_own) {
+            return Some(begun);
+        }
+    }
     let known = [sides.sent(stream.destination), sides.arrived(stream.destination)];
     let known = known.into_iter().find(|known| !known.is_empty()).unwrap_or_default();
-    for one in known.iter().filter(|one| one.destination == stream.source && one.info.is_request) {
+    for one in known.iter().filter(is_request) {
         by_queue_pair.entry(one.qpn).or_default().push(one);
     }
     let all = by_queue_pair.values().filter_map(|requests| Begun::of(requests));

@@ -59,9 +59,18 @@ fn lines(packets: &[(Sighting, Option<u64>)], source: u8) -> Vec<Value> {
         Some(Sighting { is_outbound: Some(false), time_ns, ..one.clone() })
     });
     let captures = [sent, arrived.collect()];
-    let sides = Sides::of(&captures);
+    said(&captures, source, |_| None)
+}
+
+/// What the network did to the packets of an address, if their queue pairs are noted like this, by those that
+/// they are for.
+fn said(captures: &[Vec<Sighting>], source: u8, own_qpn: impl Fn(u32) -> Option<u32>) -> Vec<Value> {
+    let sides = Sides::of(captures);
     let mut rules = Rules::default();
-    streams(&sides, address(source)).iter().for_each(|stream| walk(&sides, stream, &mut rules));
+    for mut stream in streams(&sides, address(source)) {
+        stream.own_qpn = own_qpn(stream.qpn);
+        walk(&sides, &stream, &mut rules);
+    }
     rules.lines("network", "a").iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
@@ -128,4 +137,31 @@ fn an_ack_that_did_not_arrive_is_lost_for_each_message_that_it_spoke_for() {
         line(4, Value::Null, json!(6 * MS_NS)),
     ];
     assert_eq!(found.iter().map(|line| fields(line, &names)).collect::<Vec<_>>(), expected);
+}
+
+/// Two processes with one address have sent each other three messages, with the same PSNs.
+#[test]
+fn processes_with_one_address_are_told_apart_by_their_queue_pairs() {
+    let here = |one: Sighting, qpn| Sighting { qpn, source: address(1), destination: address(1), ..one };
+    // Queue pair 1 of this process is connected to queue pair 2 of the other one.
+    let sent: Vec<Sighting> = (0..3)
+        .flat_map(|psn| {
+            let at_ms = u64::from(psn);
+            [here(send(at_ms, psn), 2), here(answer(at_ms, psn, ACKNOWLEDGED, psn + 1), 2)]
+        })
+        .collect();
+    // All that it sent arrives there, but for the last ACK; the other one sends more.
+    let mut arrived = sent.clone();
+    let lost = arrived.pop();
+    assert!(lost.is_some_and(|lost| !lost.info.is_request));
+
+    arrived.extend((0..9).map(|psn| here(send(psn.into(), psn), 1)));
+    let marked = |all: &[Sighting], outbound| -> Vec<Sighting> {
+        all.iter().map(|one| Sighting { is_outbound: Some(outbound), ..one.clone() }).collect()
+    };
+    let captures = [marked(&sent, true), marked(&arrived, false)];
+    let found = said(&captures, 1, |to| (to == 2).then_some(1));
+    let names = ["side", "opcode", "message", "lost"];
+    let expected = vec![json!("responder"), json!("ack"), json!(2), json!(true)];
+    assert_eq!(found.iter().map(|line| fields(line, &names)).collect::<Vec<_>>(), [expected]);
 }
