@@ -37,8 +37,8 @@ pub(super) const PORT: [Recipe; 7] = [
     recipe("port_rcv_constraint_errors", 1, &[Counter::RxBadPkey]),
 ];
 
-/// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters, some of
-/// which count the same, then pumice's own of its links, which no adapter counts.
+/// `hw_counters/`, and what `rdma statistic` shows: rdma_rxe's names, then those of ConnectX adapters, some
+/// of which count the same, then pumice's own of its links, which no adapter counts.
 pub(super) const HARDWARE: [Recipe; 25] = [
     recipe("sent_pkts", 1, &[Counter::TxPackets]),
     recipe("rcvd_pkts", 1, &[Counter::RxPackets]),
