@@ -1,8 +1,8 @@
 //! How a device is opened: the one place where its parts are put together.
 //!
 //! Settings and options become an [`Opening`]; it decides who listens, puts the port and its layers together,
-//! lowest first — the network, switches, the link, the tap where captures are made — and starts the engine and
-//! its driver. The C ABI, the Rust API and the command line open their devices here.
+//! lowest first — the network, switches, the link, the tap where captures are made — and starts the engine
+//! and its driver. The C ABI, the Rust API and the command line open their devices here.
 
 use std::io::{self, Write};
 use std::net::IpAddr;

@@ -204,10 +204,11 @@ pub(super) mod tests {
         let mut view = view();
         view.handle_key(KeyCode::Char('j'));
         view.rows();
-        assert_eq!(view.selected, Some((17, 1, 0x01_0012)));
+        let chosen = (17, process(17, Vec::new()).place(), 0x01_0012);
+        assert_eq!(view.selected, Some(chosen));
         view.handle_key(KeyCode::Char('r'));
         view.handle_key(KeyCode::Enter);
-        assert_eq!(view.mode, Mode::Detail((17, 1, 0x01_0012)));
+        assert_eq!(view.mode, Mode::Detail(chosen));
         view.handle_key(KeyCode::Esc);
         for key in [KeyCode::End, KeyCode::Down, KeyCode::Home, KeyCode::Up, KeyCode::PageDown] {
             assert!(!view.handle_key(key));

@@ -172,7 +172,7 @@ impl Local {
     pub(crate) fn medium(&self, qpn: Qpn) -> String {
         let processes = inspect(4791, Some(&self.folder), PATIENCE).unwrap();
         let own =
-            processes.iter().find(|one| one.sharer.process.value() == self.index).expect("this process");
+            processes.iter().find(|one| one.sharer.process().value() == self.index).expect("this process");
         let qps = &own.objects.as_ref().expect("an answer").qps;
         let qp = qps.iter().find(|qp| qp.qpn == qpn.value()).expect("the queue pair");
         qp.medium.clone().unwrap_or_default()

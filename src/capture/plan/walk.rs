@@ -114,8 +114,8 @@ fn not_ready(sides: &Sides<'_>, stream: &Stream<'_>, begun: &Begun) -> NotReady 
     found
 }
 
-/// The requests that a stream answers: those that came to the queue pair that sends it, or, if that is not known, those
-/// in the other direction whose PSNs fit best.
+/// The requests that a stream answers: those that came to the queue pair that sends it, or, if that is not
+/// known, those in the other direction whose PSNs fit best.
 fn asked(sides: &Sides<'_>, stream: &Stream<'_>, psns: &[u32]) -> Option<Begun> {
     if psns.is_empty() {
         return None;
