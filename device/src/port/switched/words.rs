@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words of each port: [`Word`], and room for more.
+/// Words of each port: what it counts, and room for more.
 pub const PORT_WORDS: usize = 16;
 
 /// What each word of a port says. Times are those of the host's monotonic clock, in ns.
