@@ -109,7 +109,7 @@ veth() {
         local own tries=0
         own=$(readlink /proc/self/ns/net)
         while [[ $(readlink "/proc/$namespace_one/ns/net") == "$own" || $(readlink "/proc/$namespace_other/ns/net") == "$own" ]]; do
-            kill -0 "$namespace_one" "$namespace_other" 2>/dev/null && ((tries++ < 500)) || return
+            kill -0 "$namespace_one" "$namespace_other" 2>/dev/null && ((tries++ < 3000)) || return
             nap
         done
         nsenter --net="/proc/$namespace_one/ns/net" ip link add pair0 type veth peer name pair0 netns "$namespace_other" || return
