@@ -107,6 +107,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     looped: LoopedGroups,
     /// Rings to and from the other processes.
     same_host: SameHost,
+    /// The peer that was looked for last, which member it is, and the number that the member's owner had.
+    last_found: Option<(Peer, MemberIndex, u64)>,
     looking: Looking,
     /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,

@@ -189,6 +189,7 @@ impl SharedPort {
             last_repair_ns: None,
             looped: LoopedGroups::default(),
             same_host: SameHost::new(index, incarnation, none),
+            last_found: None,
             looking: Looking::default(),
             counters: Arc::default(),
             device: None,

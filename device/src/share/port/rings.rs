@@ -29,7 +29,7 @@ impl<M: Medium> SharedPort<M> {
         if !peer.process.is_of_process() || peer.address.is_multicast() {
             return None;
         }
-        let member = self.backlog.as_ref()?.find(peer)?;
+        let member = self.member_of(peer)?;
         if !self.same_host.knows(member, batch.path) {
             if !self.may_meet(batch.path, member) {
                 return None;
@@ -44,6 +44,22 @@ impl<M: Medium> SharedPort<M> {
             count(&self.counters.ring_lost);
         }
         Some(Ok(()))
+    }
+
+    /// The member that `peer` is. The one that was asked for last is found without a search, until another
+    /// process has its place.
+    #[inline]
+    fn member_of(&mut self, peer: Peer) -> Option<MemberIndex> {
+        let backlog = self.backlog.as_ref()?;
+        if let Some((last, member, incarnation)) = self.last_found
+            && last == peer
+            && backlog.incarnation(member) == incarnation
+        {
+            return Some(member);
+        }
+        let member = backlog.find(peer)?;
+        self.last_found = Some((peer, member, backlog.incarnation(member)));
+        Some(member)
     }
 
     /// Whether a path that leads to the socket of a process of this namespace begins at this process's.
@@ -77,14 +93,15 @@ impl<M: Medium> SharedPort<M> {
     /// Whether there is room for a batch in the ring to a process; `None`: there is no ring.
     #[inline]
     pub(super) fn ring_admits(&mut self, now_ns: u64, peer: Peer) -> Option<bool> {
-        let backlog = self.backlog.as_ref()?;
-        let Some(member) = backlog.find(peer) else {
+        let Some(member) = self.member_of(peer) else {
+            let backlog = self.backlog.as_ref()?;
             if self.same_host.is_on() {
                 self.same_host.forget_gone(peer.process, |member| backlog.incarnation(member));
             }
             return None;
         };
-        match self.same_host.room(now_ns, member, backlog.incarnation(member))? {
+        let incarnation = self.backlog.as_ref()?.incarnation(member);
+        match self.same_host.room(now_ns, member, incarnation)? {
             Room::Yes => Some(true),
             Room::No => Some(false),
             Room::NoLook => {
