@@ -281,9 +281,7 @@ impl<M: Medium> Port for SharedPort<M> {
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {
-        let member = self.backlog.as_ref().and_then(|backlog| backlog.find(peer));
-        let of_ring = member.and_then(|member| self.same_host.limits(member));
-        of_ring.unwrap_or_else(|| self.medium.limits(peer))
+        self.limits_of_ring(peer).unwrap_or_else(|| self.medium.limits(peer))
     }
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {

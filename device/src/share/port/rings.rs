@@ -8,7 +8,7 @@ use super::SharedPort;
 use super::counters::count;
 use super::looking::RingLook;
 use super::receiving::is_for;
-use crate::port::{GsoBatch, Peer, Received, TransmitError};
+use crate::port::{GsoBatch, Peer, PortLimits, Received, TransmitError};
 use crate::share::medium::Medium;
 use crate::share::member_index::MemberIndex;
 use crate::share::same_host::{Put, Room, Says, Took};
@@ -29,7 +29,7 @@ impl<M: Medium> SharedPort<M> {
         if !peer.process.is_of_process() || peer.address.is_multicast() {
             return None;
         }
-        let member = self.member_of(peer)?;
+        let (member, incarnation) = self.meet(peer)?;
         if !self.same_host.knows(member, batch.path) {
             if !self.may_meet(batch.path, member) {
                 return None;
@@ -39,27 +39,39 @@ impl<M: Medium> SharedPort<M> {
                 return None;
             }
         }
-        let incarnation = self.backlog.as_ref()?.incarnation(member);
         if self.same_host.put(now_ns, member, incarnation, batch)? == Put::Lost {
             count(&self.counters.ring_lost);
         }
         Some(Ok(()))
     }
 
-    /// The member that `peer` is. The one that was asked for last is found without a search, until another
-    /// process has its place.
+    /// The member that `peer` is, and the number that its owner has. The one that was asked for last is found
+    /// without a search, until another process has its place.
     #[inline]
-    fn member_of(&mut self, peer: Peer) -> Option<MemberIndex> {
+    fn met(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
         let backlog = self.backlog.as_ref()?;
         if let Some((last, member, incarnation)) = self.last_found
             && last == peer
             && backlog.incarnation(member) == incarnation
         {
-            return Some(member);
+            return Some((member, incarnation));
         }
         let member = backlog.find(peer)?;
-        self.last_found = Some((peer, member, backlog.incarnation(member)));
-        Some(member)
+        Some((member, backlog.incarnation(member)))
+    }
+
+    /// The same, and it is the one that was asked for last.
+    #[inline]
+    fn meet(&mut self, peer: Peer) -> Option<(MemberIndex, u64)> {
+        let (member, incarnation) = self.met(peer)?;
+        self.last_found = Some((peer, member, incarnation));
+        Some((member, incarnation))
+    }
+
+    /// What the ring to `peer` takes, if there is one.
+    #[inline]
+    pub(super) fn limits_of_ring(&self, peer: Peer) -> Option<PortLimits> {
+        self.same_host.limits(self.met(peer)?.0)
     }
 
     /// Whether a path that leads to the socket of a process of this namespace begins at this process's.
@@ -93,14 +105,13 @@ impl<M: Medium> SharedPort<M> {
     /// Whether there is room for a batch in the ring to a process; `None`: there is no ring.
     #[inline]
     pub(super) fn ring_admits(&mut self, now_ns: u64, peer: Peer) -> Option<bool> {
-        let Some(member) = self.member_of(peer) else {
+        let Some((member, incarnation)) = self.meet(peer) else {
             let backlog = self.backlog.as_ref()?;
             if self.same_host.is_on() {
                 self.same_host.forget_gone(peer.process, |member| backlog.incarnation(member));
             }
             return None;
         };
-        let incarnation = self.backlog.as_ref()?.incarnation(member);
         match self.same_host.room(now_ns, member, incarnation)? {
             Room::Yes => Some(true),
             Room::No => Some(false),
