@@ -159,7 +159,7 @@ impl Registry {
         let _ = lock::unlock_place(&self.file, lock_place(member));
     }
 
-    /// Reads the registry, which is locked. A process that has lost the lock of its member index is gone;
+    /// Reads the registry, which is locked. A process without the lock of its member index has ended;
     /// its socket is removed. `own` are the caller's member indices, whose locks the caller does not see.
     pub(super) fn load(&self, own: &[MemberIndex]) -> Result<Loaded, ShareError> {
         let failed = || self.failed("read the registry");

@@ -240,7 +240,7 @@ impl AsRawFd for Asker {
     }
 }
 
-/// Sends to `member` unless that is gone.
+/// Sends to `member`, unless its process has ended.
 fn send(
     sockets: &Sockets,
     socket: &DatagramSocket,
