@@ -59,7 +59,10 @@ pass() {
 fail() {
     failed=$((failed + 1))
     printf 'FAIL  %s\n' "$1"
-    sed 's/^/      | /' "${@:2}" | grep -v '|  *$' | tail -n 12 || true
+    local file
+    for file in "${@:2}"; do
+        sed 's/^/      | /' "$file" | grep -v '|  *$' | tail -n 12 || true
+    done
 }
 
 skip() {

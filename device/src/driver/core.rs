@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use super::handover::Handover;
-use super::policy::{EmptyPoll, FOREVER_NS, Left};
+use super::policy::{EmptyPoll, FOREVER_NS, Left, Yielded};
 use crate::counters::Counters;
 use crate::engine::{Acknowledge, Engine};
-use crate::ground::clock::Clock;
+use crate::ground::clock::{Clock, process_time_ns};
 use crate::ground::error::ResourceError;
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::async_event::AsyncEventQueue;
@@ -135,12 +135,17 @@ impl Core {
 
     /// An empty poll that found nothing: lets other processes of this core run, if the policy says so.
     pub(crate) fn idle(&self) {
-        if self.clock.is_virtual() || self.handover.found_nothing() == EmptyPoll::Return {
+        if self.clock.is_virtual() {
             return;
         }
+        let EmptyPoll::Yield { observe } = self.handover.found_nothing() else { return };
+        let busy_before_ns = observe.then(process_time_ns);
         let before_ns = self.clock.now_ns();
         std::thread::yield_now();
-        self.handover.yielded(self.clock.now_ns().saturating_sub(before_ns));
+        let took_ns = self.clock.now_ns().saturating_sub(before_ns);
+        // This thread's own part is the switch from it and back.
+        let others_ns = busy_before_ns.map(|before_ns| process_time_ns().saturating_sub(before_ns));
+        self.handover.yielded(Yielded { took_ns, others_ns });
     }
 
     /// A call leaves the engine as it is: the background thread must not sleep past what the engine wants to

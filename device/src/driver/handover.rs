@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::policy::{self, EmptyPoll, Idling, Left, Signals};
+use super::policy::{self, EmptyPoll, Idling, Left, Signals, Yielded};
 use crate::ground::word::Word;
 use crate::system::event_fd::EventFd;
 
@@ -103,10 +103,10 @@ impl<W: Word, B: Bell> Handover<W, B> {
         answer
     }
 
-    /// Another thread had the processor for this long.
-    pub(crate) fn yielded(&self, took_ns: u64) {
+    /// An application thread has yielded the processor.
+    pub(crate) fn yielded(&self, yielded: Yielded) {
         let mut idling = Idling::decode(self.idling.load(Ordering::Relaxed));
-        idling.yielded(took_ns);
+        idling.yielded(yielded);
         self.idling.store(idling.encode(), Ordering::Relaxed);
     }
 

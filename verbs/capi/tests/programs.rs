@@ -197,6 +197,11 @@ fn threads_on_shared_objects_lose_nothing() {
 }
 
 #[test]
+fn a_thread_that_polls_under_a_spin_lock_does_not_keep_it_from_another() {
+    run("lock_around_polls");
+}
+
+#[test]
 fn connections_by_address_tell_their_events_in_order() {
     run("connections");
 }

@@ -9,13 +9,14 @@
 //! polls. A second waiter would be woken by every packet and compete for the engine's lock (measured: p99 of
 //! 2 ms on two cores).
 
+mod idling;
 mod rules;
 #[cfg(test)]
 mod table_tests;
 
 use rules::{PortWatch, ReceiveRestraint, SpinBeforeSleep};
 
-pub(crate) use rules::{EmptyPoll, Idling};
+pub(crate) use idling::{EmptyPoll, Idling, Yielded};
 
 /// How long the application may be silent before the thread takes over. The thread also looks this often
 /// whether the application is silent.

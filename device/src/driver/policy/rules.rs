@@ -102,91 +102,9 @@ impl SpinBeforeSleep {
     }
 }
 
-/// A yield of an application thread that took longer than this let another thread run.
-pub(super) const USEFUL_YIELD_NS: u64 = 2_000;
-/// Empty polls from one yield to the next while no other thread wants the processor. A yield costs as much
-/// as ten polls of rings, which shows in latencies if every wait has one.
-pub(super) const LONGEST_YIELD_INTERVAL: u32 = 512;
-
-/// What an application thread does after a poll that found nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EmptyPoll {
-    /// Returns to the application.
-    Return,
-    /// Yields the processor first.
-    Yield,
-}
-
-/// When application threads yield the processor: empty polls since the last yield, and after how many the
-/// next is due.
-///
-/// Spinning would keep the very process from running whose packet is awaited; a yield that no other thread
-/// takes costs as much as a poll. A yield that took long shows that another thread ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Idling {
-    pub(super) empty_polls: u32,
-    pub(super) yield_interval: u32,
-}
-
-impl Idling {
-    /// The next empty poll yields.
-    pub(crate) const START: Idling = Idling { empty_polls: 0, yield_interval: 1 };
-
-    /// A poll found nothing.
-    pub(crate) fn polled(&mut self) -> EmptyPoll {
-        self.empty_polls = self.empty_polls.wrapping_add(1);
-        if self.empty_polls < self.yield_interval {
-            return EmptyPoll::Return;
-        }
-        self.empty_polls = 0;
-        EmptyPoll::Yield
-    }
-
-    /// Another thread had the processor for this long.
-    pub(crate) fn yielded(&mut self, took_ns: u64) {
-        self.yield_interval = match took_ns > USEFUL_YIELD_NS {
-            true => 1,
-            false => self.yield_interval.saturating_mul(2).min(LONGEST_YIELD_INTERVAL),
-        };
-    }
-
-    /// As one number, for an atomic.
-    pub(crate) fn encode(self) -> u64 {
-        u64::from(self.empty_polls) << 32 | u64::from(self.yield_interval)
-    }
-
-    /// The inverse of [`Idling::encode`].
-    pub(crate) fn decode(number: u64) -> Idling {
-        Idling { empty_polls: (number >> 32) as u32, yield_interval: number as u32 }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// How many polls find nothing until one yields.
-    fn polls_until_yield(idling: &mut Idling) -> u32 {
-        (1..1000).find(|_| idling.polled() == EmptyPoll::Yield).unwrap()
-    }
-
-    #[test]
-    fn yields_become_rare_while_no_other_thread_takes_them() {
-        let mut idling = Idling::START;
-        for polls in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 512] {
-            assert_eq!(polls_until_yield(&mut idling), polls);
-            idling.yielded(USEFUL_YIELD_NS);
-        }
-        idling.yielded(USEFUL_YIELD_NS + 1);
-        assert_eq!(polls_until_yield(&mut idling), 1, "another thread ran");
-    }
-
-    #[test]
-    fn idling_is_a_number_and_back() {
-        for idling in [Idling::START, Idling { empty_polls: u32::MAX, yield_interval: 32 }] {
-            assert_eq!(Idling::decode(idling.encode()), idling);
-        }
-    }
 
     #[test]
     fn a_shortage_of_receives_stops_the_thread_for_a_while_only() {
