@@ -29,7 +29,7 @@ impl<M: Medium> SharedPort<M> {
         if !peer.process.is_of_process() || peer.address.is_multicast() {
             return None;
         }
-        let (member, incarnation) = self.meet(peer)?;
+        let (member, incarnation) = self.find_member(peer)?;
         if !self.same_host.knows(member, batch.path) {
             if !self.may_meet(batch.path, member) {
                 return None;
@@ -48,7 +48,7 @@ impl<M: Medium> SharedPort<M> {
     /// The member that `peer` is, and the number that its owner has. The one that was asked for last is found
     /// without a search, until another process has its place.
     #[inline]
-    fn met(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
+    fn member_of(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
         let backlog = self.backlog.as_ref()?;
         if let Some((last, member, incarnation)) = self.last_found
             && last == peer
@@ -60,10 +60,10 @@ impl<M: Medium> SharedPort<M> {
         Some((member, backlog.incarnation(member)))
     }
 
-    /// The same, and it is the one that was asked for last.
+    /// As [`member_of`](Self::member_of), and remembers it as the one that was asked for last.
     #[inline]
-    fn meet(&mut self, peer: Peer) -> Option<(MemberIndex, u64)> {
-        let (member, incarnation) = self.met(peer)?;
+    fn find_member(&mut self, peer: Peer) -> Option<(MemberIndex, u64)> {
+        let (member, incarnation) = self.member_of(peer)?;
         self.last_found = Some((peer, member, incarnation));
         Some((member, incarnation))
     }
@@ -71,7 +71,7 @@ impl<M: Medium> SharedPort<M> {
     /// What the ring to `peer` takes, if there is one.
     #[inline]
     pub(super) fn limits_of_ring(&self, peer: Peer) -> Option<PortLimits> {
-        self.same_host.limits(self.met(peer)?.0)
+        self.same_host.limits(self.member_of(peer)?.0)
     }
 
     /// Whether a path that leads to the socket of a process of this namespace begins at this process's.
@@ -105,7 +105,7 @@ impl<M: Medium> SharedPort<M> {
     /// Whether there is room for a batch in the ring to a process; `None`: there is no ring.
     #[inline]
     pub(super) fn ring_admits(&mut self, now_ns: u64, peer: Peer) -> Option<bool> {
-        let Some((member, incarnation)) = self.meet(peer) else {
+        let Some((member, incarnation)) = self.find_member(peer) else {
             let backlog = self.backlog.as_ref()?;
             if self.same_host.is_on() {
                 self.same_host.forget_gone(peer.process, |member| backlog.incarnation(member));
