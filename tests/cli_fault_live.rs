@@ -95,8 +95,24 @@ fn a_port_goes_down_and_up_and_sysfs_follows() {
     assert_eq!(watch.asked("port 0"), "4 5 32 2, 4: ACTIVE, 5: LinkUp, 100 Gb/sec (4X EDR)\n");
     assert_eq!(place.other(&own, &[], &["cat", &file("pumice0", "rate")]), "100 Gb/sec (4X EDR)\n");
 
+    let shown = |name: &str| place.other(&own, &[], &["cat", &file("pumice0", name)]);
+    let (gid, empty) = (shown("gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n");
+    assert_eq!((shown("gids/5").as_str(), shown("gid_attrs/types/5").as_str()), (empty, ""));
     place.happens("kind=gid-move to=5");
     assert_eq!(watch.asked("event 0"), "GID table change\n");
+    assert_eq!((shown("gids/5"), shown("gids/0").as_str()), (gid.clone(), empty));
+    assert_eq!(shown("gid_attrs/types/5"), "RoCE v2\n");
+    assert_eq!(shown("gid_attrs/ndevs/5"), "lo\n");
+    // As Linux answers for a place without an address.
+    let script = format!("cat {} 2>&1", file("pumice0", "gid_attrs/types/0"));
+    let refused = place.other(&own, &[], &["sh", "-c", &script]);
+    assert!(refused.ends_with("Invalid argument\n"), "{refused}");
+    place.happens("kind=gid-move gid=5 to=0");
+    assert_eq!(watch.asked("event 0"), "GID table change\n");
+    assert_eq!((shown("gids/0"), shown("gids/5").as_str()), (gid.clone(), empty));
+    place.happens("kind=gid-move to=3");
+    assert_eq!(watch.asked("event 0"), "GID table change\n");
+    assert_eq!(shown("gids/3"), gid);
     place.happens("kind=port-down time=50ms");
     assert_eq!(
         (watch.asked("event 0"), watch.asked("event 0")),
@@ -110,6 +126,7 @@ fn a_port_goes_down_and_up_and_sysfs_follows() {
     watch.child.kill().expect("a child of ours");
     watch.child.wait().expect("a child of ours");
     assert_eq!(state(), "4: ACTIVE\n5: LinkUp\n");
+    assert_eq!(shown("gids/0"), gid);
 }
 
 #[test]

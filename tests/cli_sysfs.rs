@@ -97,10 +97,10 @@ fn programs_are_shown_the_device_unless_nothing_is_to_be_loaded() {
         command.env_remove("ASAN_OPTIONS").env("XDG_RUNTIME_DIR", &runtime);
         command.output().expect("the program can be run")
     };
-    let list = "ls /sys/class/infiniband/pumice0/ports/1/gids";
+    let list = "ls /sys/class/infiniband/pumice0/ports";
     for options in [&[][..], &["--sysfs"]] {
         let output = run(options, list);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{options:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n", "{options:?}");
     }
     assert!(!run(&["--no-preload"], list).status.success());
     let environment = run(&["--no-preload"], "env");
@@ -295,7 +295,7 @@ fn the_gid_table_is_that_of_pumice_devices() {
     let list: serde_json::Value = serde_json::from_str(&list).expect("it is JSON");
     let gids = list[0]["gids"].as_array().expect("a table");
     let script = "cd /sys/class/infiniband/pumice0/ports/1 && for n in $(ls gids | sort -n); do \
-                  echo $n $(cat gids/$n) $(cat gid_attrs/ndevs/$n) $(cat gid_attrs/types/$n); done";
+                  cat gid_attrs/types/$n >/dev/null 2>&1 || continue; echo $n $(cat gids/$n) $(cat gid_attrs/ndevs/$n) $(cat gid_attrs/types/$n); done";
     let expected: String = gids
         .iter()
         .map(|gid| {

@@ -38,11 +38,23 @@ impl GidEntry {
     }
 }
 
+/// Places that the files of sysfs show although they are empty, and whose moves these files follow.
+pub const SHOWN_GIDS: usize = 8;
+
+/// For each of the first places where its address was when the port began: 0 where it has not moved, else one
+/// more than the place; [`FROM_ELSEWHERE`] where that is none of the first places.
+pub type GidOrigins = [u8; SHOWN_GIDS];
+
+/// What was at none of the first places.
+pub const FROM_ELSEWHERE: u8 = u8::MAX;
+
 /// The GIDs of a port. A removed one leaves its place empty (the zero GID), to be reused by the
 /// next that is added; the others stay where they are.
 #[derive(Debug, Clone, Default)]
 pub struct GidTable {
     entries: Vec<Option<GidEntry>>,
+    /// Where the places had what they hold before it was exchanged; those beyond have not moved.
+    origins: Vec<u32>,
 }
 
 impl GidTable {
@@ -51,7 +63,7 @@ impl GidTable {
 
     /// An empty table.
     pub const fn new() -> GidTable {
-        GidTable { entries: Vec::new() }
+        GidTable { entries: Vec::new(), origins: Vec::new() }
     }
 
     /// Adds an address at the first free place, or updates the interface and MTU of one that is
@@ -92,7 +104,28 @@ impl GidTable {
             self.entries.resize(needed, None);
         }
         self.entries.swap(one as usize, other as usize);
+        let unmoved = self.origins.len() as u32..needed as u32;
+        self.origins.extend(unmoved);
+        self.origins.swap(one as usize, other as usize);
         true
+    }
+
+    /// Where the first places had what they hold.
+    pub fn origins(&self) -> GidOrigins {
+        std::array::from_fn(|place| match self.origins.get(place) {
+            Some(origin) if *origin as usize != place => match u8::try_from(*origin) {
+                Ok(origin) if usize::from(origin) < SHOWN_GIDS => origin + 1,
+                _ => FROM_ELSEWHERE,
+            },
+            _ => 0,
+        })
+    }
+
+    /// The same once two places have exchanged what they hold.
+    pub fn origins_after(&self, one: u32, other: u32) -> GidOrigins {
+        let mut after = self.clone();
+        after.exchange(one, other);
+        after.origins()
     }
 
     /// Removes an address. Returns whether it was there.
@@ -179,6 +212,23 @@ mod tests {
         assert_eq!(table.add(entry("10.0.0.9")), Ok(true));
         assert_eq!(table.index_of(entry("10.0.0.9").gid), Some(1));
         assert_eq!(table.iter().map(|(index, _)| index).collect::<Vec<_>>(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn what_has_moved_tells_where_it_was() {
+        let mut table = GidTable::new();
+        table.add(entry("10.0.0.1")).unwrap();
+        table.add(entry("10.0.0.2")).unwrap();
+        assert_eq!(table.origins(), [0; SHOWN_GIDS]);
+        assert_eq!(table.origins_after(0, 5), [6, 0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(table.origins_after(2, 3), [0; SHOWN_GIDS], "two empty places");
+        assert!(table.exchange(0, 5) && table.exchange(5, 1));
+        assert_eq!(table.origins(), [6, 1, 0, 0, 0, 2, 0, 0]);
+        // To a place that is not among the first, and back.
+        assert!(table.exchange(1, 200));
+        assert_eq!(table.origins(), [6, FROM_ELSEWHERE, 0, 0, 0, 2, 0, 0]);
+        assert!(table.exchange(200, 1) && table.exchange(1, 5) && table.exchange(5, 0));
+        assert_eq!(table.origins(), [0; SHOWN_GIDS]);
     }
 
     #[test]

@@ -106,6 +106,12 @@ impl Engine {
                     condition.width = width.or(condition.width);
                 });
             }
+            Incident::GidMove { port, from, to } => {
+                if let Some(found) = self.resources.ports.get(port) {
+                    let origins = found.gids.origins_after(from, to);
+                    self.publish_change(port, now_ns, |condition| condition.gid_origins = origins);
+                }
+            }
             // The record of the first port says that the whole device is pulled out.
             Incident::Unplug { for_ns } => self.publish_change(FIRST_PORT, now_ns, |condition| {
                 condition.gone_for_ns = Some(for_ns.unwrap_or(u64::MAX));
@@ -136,7 +142,8 @@ impl Engine {
             back_ns => back_ns.saturating_sub(now_ns),
         });
         let (is_down, is_cable_out) = (port.is_down, !port.is_cable_in());
-        Some(PortCondition { is_down, is_cable_out, speed, width, gone_for_ns })
+        let gid_origins = port.gids.origins();
+        Some(PortCondition { is_down, is_cable_out, speed, width, gone_for_ns, gid_origins })
     }
 
     /// The device is gone: its queue pairs are flushed, as drivers do for a device that answers nothing.

@@ -9,6 +9,7 @@ use pumice_transport::wire::ProcessIndex;
 use super::batch::Received;
 use super::directory::ServiceDirectory;
 use super::limits::Peer;
+use crate::addresses::gid_table::GidOrigins;
 use crate::counters::Counters;
 use crate::ground::link_rate::{Speed, Width};
 
@@ -58,6 +59,8 @@ pub struct PortCondition {
     pub width: Option<Width>,
     /// The device is gone for so many ns from now; `u64::MAX`: for ever.
     pub gone_for_ns: Option<u64>,
+    /// Where its addresses were when it began.
+    pub gid_origins: GidOrigins,
 }
 
 /// The group of processes that share a port, as one of them sees it. The default methods are those of a

@@ -29,8 +29,8 @@ const RECORD_WORDS: usize = 64;
 const PROCESSES: usize = 256;
 /// Where the conditions begin, in words. The preload has the same numbers.
 const CONDITIONS: usize = PROCESSES * RECORD_WORDS;
-/// Words of a condition: the bits of the port, when the device is back, the number of the process, and one
-/// that stays 0.
+/// Words of a condition: the bits of the port, when the device is back, the number of the process, and a byte
+/// for each of the first places of the GID table (`GidOrigins`).
 const CONDITION_WORDS: usize = 4;
 /// The word that is 1 from when the first condition was told on.
 const TOLD: usize = CONDITIONS + PROCESSES * CONDITION_WORDS;
@@ -91,7 +91,7 @@ impl Published {
         for (before, found) in published.before.iter_mut().zip(found) {
             *before = found;
         }
-        published.set_condition([0, 0, u64::from(system::process_id())]);
+        published.set_condition([0, 0, u64::from(system::process_id()), 0]);
         Ok(published)
     }
 
@@ -109,13 +109,14 @@ impl Published {
             | speed << SPEED_SHIFT;
         self.is_gone = condition.gone_for_ns.is_some();
         let back_ns = condition.gone_for_ns.map_or(0, |for_ns| now_ns.saturating_add(for_ns).max(1));
-        self.set_condition([bits, back_ns, u64::from(system::process_id())]);
+        let gids = u64::from_ne_bytes(condition.gid_origins);
+        self.set_condition([bits, back_ns, u64::from(system::process_id()), gids]);
         if let Some(told) = self.memory.words().get(TOLD) {
             told.store(1, Ordering::Release);
         }
     }
 
-    fn set_condition(&self, words: [u64; 3]) {
+    fn set_condition(&self, words: [u64; CONDITION_WORDS]) {
         let start = CONDITIONS + usize::from(self.process) * CONDITION_WORDS;
         let places = self.memory.words().get(start..start + CONDITION_WORDS).unwrap_or_default();
         for (place, word) in places.iter().zip(words) {
@@ -171,7 +172,7 @@ impl Drop for Published {
             // The device stays away when the last context is closed: the lock is the process's from now on.
             std::mem::forget(self.file.take());
         } else {
-            self.set_condition([0; 3]);
+            self.set_condition([0; CONDITION_WORDS]);
         }
     }
 }
@@ -222,28 +223,29 @@ mod tests {
         };
         let words = |at: usize| {
             let bytes = fs::read(&path).unwrap();
-            [0, 1, 2].map(|word| u64::from_le_bytes(bytes[8 * (at + word)..][..8].try_into().unwrap()))
+            [0, 1, 2, 3].map(|word| u64::from_le_bytes(bytes[8 * (at + word)..][..8].try_into().unwrap()))
         };
         let (third, own) = (CONDITIONS + 3 * CONDITION_WORDS, u64::from(std::process::id()));
         let mut published = Published::open(open(), ProcessIndex::new(3)).unwrap();
-        assert_eq!((words(third), words(TOLD - 2)[2]), ([0, 0, own], 0));
+        assert_eq!((words(third), words(TOLD - 3)[3]), ([0, 0, own, 0], 0));
         let slow = PortCondition { speed: Some(Speed::Edr), width: Width::new(2).ok(), ..Default::default() };
         published.tell(&PortCondition { is_down: true, ..slow }, 1_000);
-        assert_eq!(words(third), [DOWN | 2 << 8 | 32 << 16, 0, own]);
-        assert_eq!(words(TOLD - 2)[2], 1);
+        assert_eq!(words(third), [DOWN | 2 << 8 | 32 << 16, 0, own, 0]);
+        assert_eq!(words(TOLD - 3)[3], 1);
         assert!(!lock::try_lock(&open(), ProcessIndex::new(3)).unwrap(), "its process lives");
-        published.tell(&PortCondition { is_cable_out: true, ..PortCondition::default() }, 1_000);
-        assert_eq!(words(third), [CABLE_OUT, 0, own]);
+        let gid_origins = [6, 0, 0, 0, 0, 1, 0, 0];
+        published.tell(&PortCondition { is_cable_out: true, gid_origins, ..Default::default() }, 1_000);
+        assert_eq!(words(third), [CABLE_OUT, 0, own, u64::from_ne_bytes(gid_origins)]);
         drop(published);
-        assert_eq!(words(third), [0; 3]);
+        assert_eq!(words(third), [0; 4]);
         assert!(lock::try_lock(&open(), ProcessIndex::new(3)).unwrap());
 
         let mut published = Published::open(open(), ProcessIndex::new(4)).unwrap();
         published.tell(&PortCondition { gone_for_ns: Some(500), ..PortCondition::default() }, 1_000);
-        assert_eq!(words(third + CONDITION_WORDS), [0, 1_500, own]);
+        assert_eq!(words(third + CONDITION_WORDS), [0, 1_500, own, 0]);
         published.tell(&PortCondition { gone_for_ns: Some(u64::MAX), ..PortCondition::default() }, 1_000);
         drop(published);
-        assert_eq!(words(third + CONDITION_WORDS), [0, u64::MAX, own], "it stays away");
+        assert_eq!(words(third + CONDITION_WORDS), [0, u64::MAX, own, 0], "it stays away");
         assert!(!lock::try_lock(&open(), ProcessIndex::new(4)).unwrap());
         fs::remove_file(&path).unwrap();
     }

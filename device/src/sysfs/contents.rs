@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use pumice_transport::types::Gid;
+
 use super::entry::Entry;
 use super::{SysfsDevice, SysfsPort, live, netlink};
+use crate::addresses::gid_table::SHOWN_GIDS;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::profile::{PortProfile, Speed};
 
@@ -165,6 +168,13 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>, port_num: u8, prof
         tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
         tree.file(format!("{top}/gid_attrs/ndevs/{index}"), device.interface_of(entry).0);
     }
+    // Of a place without an address Linux refuses to read the attributes.
+    for index in device.gids_of(port_num).count()..SHOWN_GIDS {
+        tree.file(format!("{top}/gids/{index}"), groups(&Gid::ZERO.0));
+        for attribute in ["types", "ndevs"] {
+            tree.empty_file(format!("{top}/gid_attrs/{attribute}/{index}"));
+        }
+    }
     let pkeys = PkeyTable::new(&profile.pkeys, device.profile.limits.pkey_table_len);
     for index in 0..u32::from(pkeys.len()) {
         let pkey = pkeys.pkey(index).unwrap_or_default();
@@ -189,6 +199,10 @@ struct Tree(BTreeMap<String, Entry>);
 impl Tree {
     fn file(&mut self, path: impl Into<String>, line: impl Into<String>) {
         self.0.insert(path.into(), Entry::File(line.into() + "\n"));
+    }
+
+    fn empty_file(&mut self, path: impl Into<String>) {
+        self.0.insert(path.into(), Entry::File(String::new()));
     }
 
     fn link(&mut self, path: impl Into<String>, target: impl Into<String>) {
@@ -317,6 +331,8 @@ mod tests {
             ("ports/1/cap_mask", "0x00010000"),
             ("ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:c000:0201"),
             ("ports/1/gids/1", "2001:0db8:0000:0000:0000:0000:0000:0005"),
+            ("ports/1/gids/2", "0000:0000:0000:0000:0000:0000:0000:0000"),
+            ("ports/1/gids/7", "0000:0000:0000:0000:0000:0000:0000:0000"),
             ("ports/1/gid_attrs/types/1", "RoCE v2"),
             ("ports/1/gid_attrs/ndevs/1", "eth1"),
             ("ports/1/pkeys/1", "0x8001"),
@@ -329,6 +345,11 @@ mod tests {
                 Some(&Entry::File(format!("{line}\n"))),
                 "{path}"
             );
+        }
+        let empty = [("types/2", true), ("types/7", true), ("ndevs/2", true), ("types/8", false)];
+        for (attribute, is_there) in empty {
+            let found = entries.get(&format!("{top}/ports/1/gid_attrs/{attribute}"));
+            assert_eq!(found, Some(&Entry::File(String::new())).filter(|_| is_there), "{attribute}");
         }
         assert_eq!(entries.get("live/pumice0/rate"), Some(&Entry::File("32 4\n".to_owned())));
         assert_eq!(entries.get("live/pumice0/counted"), Some(&Entry::Link("/run/pumice/counted".to_owned())));
@@ -374,7 +395,8 @@ mod tests {
         let file = |line: &str| Some(Entry::File(format!("{line}\n")));
         assert_eq!(line("ports/2/rate"), file("2.5 Gb/sec (1X SDR)").as_ref());
         assert_eq!(line("ports/2/gids/0"), file("2001:0db8:0000:0000:0000:0000:0000:0005").as_ref());
-        assert_eq!((line("ports/1/gids/1"), line("ports/2/pkeys/1")), (None, file("0x0000").as_ref()));
+        assert_eq!(line("ports/1/gids/1"), file("0000:0000:0000:0000:0000:0000:0000:0000").as_ref());
+        assert_eq!(line("ports/2/pkeys/1"), file("0x0000").as_ref());
         let counted = Some(&Entry::Link("/run/pumice/second".to_owned()));
         assert_eq!(of_two.get("live/pumice0/counted2"), counted);
         assert_eq!(of_two.get("netlink/0/counted2"), counted);

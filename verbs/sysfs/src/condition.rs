@@ -6,7 +6,9 @@ use crate::kernel::{Descriptor, monotonic_ns, open_private, process_id, read_pri
 use crate::records::{RECORD_BYTES, RECORDS, WORD_BYTES, numbers};
 
 const CONDITIONS_AT: usize = RECORDS * RECORD_BYTES;
-const CONDITION_BYTES: usize = 4 * WORD_BYTES;
+const CONDITION_BYTES: usize = 3 * WORD_BYTES + SHOWN_GIDS;
+/// Places of the GID table whose moves are told, and that files show although they are empty.
+pub(crate) const SHOWN_GIDS: usize = 8;
 /// Whether a condition was ever told.
 const TOLD_AT: usize = CONDITIONS_AT + RECORDS * CONDITION_BYTES;
 /// Conditions that are read at a time, onto the stack.
@@ -29,6 +31,9 @@ pub(crate) struct Condition {
     lanes: u64,
     /// The device is not there.
     pub(crate) is_gone: bool,
+    /// One more than the place where the address of each place was; 0: it has not moved. Others: at none of
+    /// these.
+    gid_origins: [u8; SHOWN_GIDS],
 }
 
 impl Condition {
@@ -52,7 +57,8 @@ impl Condition {
                 let word = |at: usize| record.get(at * WORD_BYTES..).and_then(|bytes| bytes.first_chunk());
                 let [bits, back_ns, of] =
                     [0, 1, 2].map(|at| word(at).map_or(0, |word| u64::from_ne_bytes(*word)));
-                let found = Condition::of_words(bits, back_ns, now_ns);
+                let gid_origins = *record.last_chunk().unwrap_or(&[0; SHOWN_GIDS]);
+                let found = Condition { gid_origins, ..Condition::of_words(bits, back_ns, now_ns) };
                 if found != Condition::default() && !file.is_locked(FIRST_LOCK + index as i64) {
                     // The process that it was of has gone.
                     continue;
@@ -73,6 +79,7 @@ impl Condition {
             lanes: bits >> 8 & 0xff,
             speed: bits >> 16 & 0xffff,
             is_gone: back_ns > now_ns,
+            gid_origins: [0; SHOWN_GIDS],
         }
     }
 
@@ -85,6 +92,20 @@ impl Condition {
             speed: either(self.speed, other.speed),
             lanes: either(self.lanes, other.lanes),
             is_gone: self.is_gone || other.is_gone,
+            gid_origins: if self.gid_origins == [0; SHOWN_GIDS] {
+                other.gid_origins
+            } else {
+                self.gid_origins
+            },
+        }
+    }
+
+    /// Where a place of the GID table had its address when the device was opened; none: at no place that has
+    /// files.
+    pub(crate) fn gid_origin(self, place: usize) -> Option<usize> {
+        match self.gid_origins.get(place) {
+            None | Some(0) => Some(place),
+            Some(origin) => Some(usize::from(*origin) - 1).filter(|origin| *origin < SHOWN_GIDS),
         }
     }
 
@@ -217,6 +238,10 @@ mod tests {
         assert_eq!(line(down, b"state").unwrap(), b"1: DOWN\n");
         assert_eq!(line(out, b"phys_state").unwrap(), b"2: Polling\n");
         assert_eq!(line(out, b"state"), None, "as the tree has it");
+        let moved = Condition { gid_origins: [6, 255, 0, 0, 0, 1, 9, 0], ..down };
+        assert_eq!(out.with(moved).gid_origins, moved.gid_origins);
+        let origins = [0, 1, 2, 5, 6, 8, usize::MAX].map(|place| moved.gid_origin(place));
+        assert_eq!(origins, [Some(5), None, Some(2), Some(0), None, Some(8), Some(usize::MAX)]);
         // What any process may have written there is read without harm.
         for bits in [u64::MAX, 1 << 63, 0xffff_ff00] {
             let all = Condition::of_words(bits, u64::MAX, 0);

@@ -21,6 +21,8 @@ const AT_A_TIME: usize = 4;
 const PATH_BYTES: usize = 2048;
 const RECIPE_BYTES: usize = 64;
 const NUMBER_BYTES: usize = 24;
+/// The GID of a place without an address.
+const NO_GID: &[u8] = b"0000:0000:0000:0000:0000:0000:0000:0000\n";
 
 /// Whether the working folder may be in the private tree, so that relative paths lead to files of it.
 static INSIDE: AtomicBool = AtomicBool::new(false);
@@ -137,7 +139,7 @@ fn replace(descriptor: c_int) -> Option<()> {
     let mut path = [0_u8; PATH_BYTES];
     let path = path_of(descriptor, &mut path)?;
     let inside = path.strip_prefix(FOLDER.value()?.to_bytes())?;
-    let mut parts = inside.rsplitn(6, |byte| *byte == b'/');
+    let mut parts = inside.rsplitn(7, |byte| *byte == b'/');
     let (name, folder) = (parts.next()?, parts.next()?);
     match folder {
         b"counters" | b"hw_counters" => {
@@ -157,7 +159,53 @@ fn replace(descriptor: c_int) -> Option<()> {
             let condition = Condition::now(&[b"/live/", device, b"/counted", port])?;
             put(descriptor, condition.line((device, port), name, &mut [0; LINE_BYTES])?)
         }
+        b"gids" => {
+            // DEVICE/ports/1/gids/N
+            let port = mark(parts.next()?);
+            let whose = (parts.nth(1)?, port);
+            match gid_place(whose, inside, name, &mut [0; LINE_BYTES])? {
+                Place::Of(line) => put(descriptor, line),
+                Place::Empty => put(descriptor, NO_GID),
+            }
+        }
+        b"types" | b"ndevs" if parts.next()? == b"gid_attrs" => {
+            // DEVICE/ports/1/gid_attrs/types/N
+            let port = mark(parts.next()?);
+            let whose = (parts.nth(1)?, port);
+            match gid_place(whose, inside, name, &mut [0; LINE_BYTES])? {
+                Place::Of(line) => put(descriptor, line),
+                Place::Empty => put_unreadable(descriptor),
+            }
+        }
         _ => None,
+    }
+}
+
+/// What a file of the GID table says now.
+enum Place<'a> {
+    Of(&'a [u8]),
+    Empty,
+}
+
+/// None: what it says in the tree. `whose`: the device, and what is behind the names of the port's files;
+/// `inside`: the file, whose `name` is the number of a place.
+fn gid_place<'a>(
+    (device, port): (&[u8], &[u8]),
+    inside: &[u8],
+    name: &[u8],
+    room: &'a mut [u8; LINE_BYTES],
+) -> Option<Place<'a>> {
+    let place = usize::try_from(numbers(name).next()??).ok()?;
+    let condition = Condition::now(&[b"/live/", device, b"/counted", port]).unwrap_or_default();
+    let Some(origin) = condition.gid_origin(place) else { return Some(Place::Empty) };
+    let mut digits = [0_u8; NUMBER_BYTES];
+    let digits = line(u64::try_from(origin).ok()?, &mut digits);
+    let folder = inside.strip_suffix(name)?;
+    let found: &[u8] = read_private(&[folder, digits.strip_suffix(b"\n")?], room)?;
+    match found {
+        [] => Some(Place::Empty),
+        _ if origin == place => None,
+        found => Some(Place::Of(found)),
     }
 }
 
@@ -168,19 +216,31 @@ fn mark(port: &[u8]) -> &[u8] {
 
 /// Puts a file with this text behind a descriptor.
 fn put(descriptor: c_int, text: &[u8]) -> Option<()> {
-    // SAFETY: C strings, bytes that live through the calls, and descriptors: the program's and one of this
-    // function's.
+    // SAFETY: a C string.
+    let made = unsafe { libc::syscall(libc::SYS_memfd_create, c"sysfs".as_ptr(), libc::MFD_CLOEXEC) };
+    let fresh = Descriptor::of(made)?;
+    // SAFETY: bytes that live through the call, and a descriptor of this function's.
+    let written = unsafe { libc::syscall(libc::SYS_pwrite64, fresh.number(), text.as_ptr(), text.len(), 0) };
+    if written < 0 { None } else { replace_by(descriptor, &fresh) }
+}
+
+/// The descriptor of the program leads to what this one leads to, and stays open over an exec as before.
+fn replace_by(descriptor: c_int, fresh: &Descriptor) -> Option<()> {
+    // SAFETY: descriptors, and no memory: the program's, and one of this object's.
     unsafe {
-        let fresh =
-            Descriptor::of(libc::syscall(libc::SYS_memfd_create, c"sysfs".as_ptr(), libc::MFD_CLOEXEC))?;
-        if libc::syscall(libc::SYS_pwrite64, fresh.number(), text.as_ptr(), text.len(), 0) < 0 {
-            return None;
-        }
         let kept = libc::syscall(libc::SYS_fcntl, descriptor, libc::F_GETFD) & i64::from(libc::FD_CLOEXEC);
         let flags = if kept != 0 { libc::O_CLOEXEC } else { 0 };
         libc::syscall(libc::SYS_dup3, fresh.number(), descriptor, flags);
     }
     Some(())
+}
+
+/// Puts something behind a descriptor that cannot be read: EINVAL, as Linux says of the attributes of a place
+/// without an address.
+fn put_unreadable(descriptor: c_int) -> Option<()> {
+    // SAFETY: no memory is involved.
+    let fresh = Descriptor::of(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
+    replace_by(descriptor, &fresh)
 }
 
 /// What /proc says a descriptor is.
