@@ -3,25 +3,24 @@
 //! The simulation is integers and seeded choices only, so a report is a function of its flags.
 
 mod connection;
+mod network;
 pub(crate) mod options;
 mod quantity;
 mod report;
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::faults::{Fault, WirePlan};
 use pumice_device::hca::{Hca, HcaConfig, HcaError};
 use pumice_device::opening::{OpenError, Opening};
-use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::types::Mtu;
 
 use crate::observe::Progress;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use connection::{Connection, Terms};
+use network::Network;
 use options::SimOptions;
 use report::Report;
 
@@ -50,24 +49,13 @@ fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
         let sentence = "is no path MTU: choose 256, 512, 1024, 2048 or 4096";
         return Err(CommandError::Failed(format!("--mtu {} {sentence}", options.mtu)));
     };
-    let mut world = World::new(FabricConfig {
-        seed: options.seed,
-        delay_ns: options.delay,
-        jitter_ns: options.jitter,
-        rate_bits_per_second: Some(options.rate),
-        queue_bytes: options.queue as usize,
-        faults: WirePlan::seeded(options.seed)
-            .by_chance(options.loss, Fault::Drop)
-            .by_chance(options.reorder, Fault::delay((2 * options.delay).max(10_000)))
-            .by_chance(options.duplicate, Fault::DUPLICATE)
-            .by_chance(options.corrupt, Fault::FLIP),
-        ..FabricConfig::default()
-    });
-    let hcas = add_hcas(&mut world, options)?;
+    let network = Network::new(options)?;
+    let mut world = World::new(network.fabric(options));
+    let hcas = add_hcas(&mut world, &network, options)?;
     let terms = Terms { operation: options.op, size: options.size, messages: options.messages, mtu };
     let mut connections = Vec::new();
     for k in 0..usize::from(options.qps) {
-        let (from, to) = (k % hcas.len(), (k + 1) % hcas.len());
+        let [from, to] = network.ends(options, k);
         if let (Some(from), Some(to)) = (hcas.get(from), hcas.get(to)) {
             let seed = options.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(k as u64);
             connections.push(Connection::new([from, to], terms, seed).map_err(device)?);
@@ -91,15 +79,19 @@ fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
     if let Some(error) = refused {
         return Err(device(error));
     }
-    Ok(Report::new(&world, &hcas, &connections, world.now_ns(), wanted))
+    Ok(Report::new(&world, network.topology, &hcas, &connections, wanted))
 }
 
-fn add_hcas(world: &mut World, options: &SimOptions) -> Result<Vec<Arc<Hca>>, CommandError> {
+fn add_hcas(
+    world: &mut World,
+    network: &Network,
+    options: &SimOptions,
+) -> Result<Vec<Arc<Hca>>, CommandError> {
     let mut hcas = Vec::new();
-    for k in 0..options.hcas {
-        let address = IpAddr::V4(Ipv4Addr::from(0x0a00_0001 + u32::from(k)));
-        let gid = GidEntry::new(address, "sim", 0, Mtu::Mtu4096);
-        let config = HcaConfig::new(&format!("pumice{k}"), vec![gid]);
+    for (k, address) in network.addresses.iter().enumerate() {
+        let gid = GidEntry::new(*address, "sim", 0, Mtu::Mtu4096);
+        let mut config = HcaConfig::new(&format!("pumice{k}"), vec![gid]);
+        config.congestion = network.congestion(options, k)?;
         let mut opening = Opening::new(config);
         if let Some(path) = options.capture.as_deref().filter(|_| k == 0) {
             opening = opening.captured_to(path);

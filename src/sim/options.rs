@@ -15,6 +15,17 @@ pub(crate) enum Operation {
     Mixed,
 }
 
+/// HCAs of a simulation at most.
+pub(super) const MOST_HCAS: u16 = 64;
+
+/// How HCAs slow down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Slowing {
+    #[default]
+    Window,
+    Dcqcn,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct SimOptions {
     /// Seed of all chance: the same seed and flags give the same report on any machine
@@ -45,8 +56,17 @@ pub(crate) struct SimOptions {
     #[arg(long, default_value = "4M", value_name = "BYTES", value_parser = bytes)]
     pub(crate) queue: u32,
     /// HCAs on the switch
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=64))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=i64::from(MOST_HCAS)))]
     pub(crate) hcas: u16,
+    /// Put the switches of this TOML file between the HCAs, which are its hosts; see docs/topology.md
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["delay", "jitter", "rate", "queue", "hcas"])]
+    pub(crate) topology: Option<PathBuf>,
+    /// What HCAs do when switches mark their packets
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) congestion: Slowing,
+    /// Let all connections go to the first HCA, from the others in turns
+    #[arg(long)]
+    pub(crate) incast: bool,
     /// Connections; the k-th goes from HCA k to the next one, round and round
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) qps: u16,

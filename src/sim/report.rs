@@ -4,13 +4,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use pumice_device::hca::Hca;
-use pumice_device::port::FabricStats;
+use pumice_device::port::{FabricStats, Topology};
 use pumice_device::world::World;
 use serde::Serialize;
 
 use super::connection::Connection;
 use super::options::SimOptions;
 use crate::outcome::CommandError;
+use crate::topology::{draw, ports};
 
 /// Counters that say why packets were dropped, and those that say how losses were repaired.
 const RECOVERY: [&str; 9] = [
@@ -27,6 +28,8 @@ const RECOVERY: [&str; 9] = [
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    #[serde(skip)]
+    hcas: usize,
     messages_wanted: u64,
     messages_done: u64,
     messages_wrong: u64,
@@ -37,6 +40,11 @@ pub(crate) struct Report {
     virtual_ns: u64,
     goodput_bits_per_second: u64,
     fabric: Fabric,
+    #[serde(skip)]
+    topology: Option<Topology>,
+    /// The queues of its links.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ports: Vec<ports::Port>,
     /// Sums over all HCAs, by name; zeros left out.
     counters: Vec<(&'static str, u64)>,
     digest: String,
@@ -78,11 +86,12 @@ fn decimal(numerator: u128, denominator: u128) -> String {
 impl Report {
     pub(crate) fn new(
         world: &World,
+        topology: Option<Topology>,
         hcas: &[Arc<Hca>],
         connections: &[Connection],
-        virtual_ns: u64,
         wanted: u64,
     ) -> Report {
+        let virtual_ns = world.now_ns();
         let sum = |of: fn(&Connection) -> u64| connections.iter().map(of).sum::<u64>();
         let bytes = sum(|one| one.bytes);
         let mut counters: Vec<(&'static str, u64)> = Vec::new();
@@ -99,6 +108,7 @@ impl Report {
             connections.iter().filter_map(|one| one.failure).map(|status| status.name()).collect();
         let rate = u128::from(bytes) * 8_000_000_000 / u128::from(virtual_ns.max(1));
         Report {
+            hcas: hcas.len(),
             messages_wanted: wanted,
             messages_done: sum(|one| one.completed),
             messages_wrong: sum(|one| one.wrong),
@@ -109,6 +119,8 @@ impl Report {
             virtual_ns,
             goodput_bits_per_second: u64::try_from(rate).unwrap_or(u64::MAX),
             fabric: world.fabric().stats().into(),
+            topology,
+            ports: world.fabric().queues().iter().map(ports::Port::from).collect(),
             counters,
             digest: format!("{:016x}", world.fabric().digest()),
         }
@@ -126,7 +138,7 @@ impl Report {
     }
 
     pub(crate) fn print(&self, options: &SimOptions, out: &mut dyn Write) -> io::Result<()> {
-        print_terms(options, out)?;
+        self.print_terms(options, out)?;
         writeln!(out)?;
         self.print_results(out)?;
         let traffic = |name: &str| {
@@ -164,9 +176,17 @@ impl Report {
         )?;
         writeln!(
             out,
-            "full queues   {} packets lost at senders, {} at receivers",
-            self.fabric.queue_drops, self.fabric.receive_drops
-        )
+            "full queues   {} packets lost at {}, {} at receivers",
+            self.fabric.queue_drops,
+            if self.topology.is_some() { "senders and switches" } else { "senders" },
+            self.fabric.receive_drops
+        )?;
+        if !self.ports.is_empty() {
+            writeln!(out)?;
+            ports::write(&self.ports, out)?;
+            writeln!(out)?;
+        }
+        Ok(())
     }
 
     fn print_counters(
@@ -182,36 +202,45 @@ impl Report {
         }
         Ok(())
     }
-}
 
-/// What is simulated.
-fn print_terms(options: &SimOptions, out: &mut dyn Write) -> io::Result<()> {
-    let percent = |ppm: u32| decimal(u128::from(ppm), 10_000);
-    writeln!(
-        out,
-        "seed {}: {} HCAs, {} connections, {} messages each ({}, {} bytes), path MTU {}",
-        options.seed,
-        options.hcas,
-        options.qps,
-        options.messages,
-        format!("{:?}", options.op).to_lowercase(),
-        options.size,
-        options.mtu
-    )?;
-    writeln!(
-        out,
-        "network: {} Gb/s, delay {} us, jitter {} us, queue {} bytes",
-        decimal(u128::from(options.rate), 1_000_000_000),
-        decimal(u128::from(options.delay), 1000),
-        decimal(u128::from(options.jitter), 1000),
-        options.queue
-    )?;
-    writeln!(
-        out,
-        "faults: {} % lost, {} % reordered, {} % duplicated, {} % corrupted",
-        percent(options.loss),
-        percent(options.reorder),
-        percent(options.duplicate),
-        percent(options.corrupt)
-    )
+    /// What is simulated.
+    fn print_terms(&self, options: &SimOptions, out: &mut dyn Write) -> io::Result<()> {
+        let percent = |ppm: u32| decimal(u128::from(ppm), 10_000);
+        writeln!(
+            out,
+            "seed {}: {} HCAs, {} connections, {} messages each ({}, {} bytes), path MTU {}",
+            options.seed,
+            self.hcas,
+            options.qps,
+            options.messages,
+            format!("{:?}", options.op).to_lowercase(),
+            options.size,
+            options.mtu
+        )?;
+        match &self.topology {
+            Some(topology) => {
+                draw::write(topology, out)?;
+                if topology.queues.ecn.is_some() {
+                    let slowing = format!("{:?}", options.congestion).to_lowercase();
+                    writeln!(out, "congestion: {slowing}")?;
+                }
+            }
+            None => writeln!(
+                out,
+                "network: {} Gb/s, delay {} us, jitter {} us, queue {} bytes",
+                decimal(u128::from(options.rate), 1_000_000_000),
+                decimal(u128::from(options.delay), 1000),
+                decimal(u128::from(options.jitter), 1000),
+                options.queue
+            )?,
+        }
+        writeln!(
+            out,
+            "faults: {} % lost, {} % reordered, {} % duplicated, {} % corrupted",
+            percent(options.loss),
+            percent(options.reorder),
+            percent(options.duplicate),
+            percent(options.corrupt)
+        )
+    }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use pumice_device::port::{EcnMarking, SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyKind};
 
 /// Draws the switches, the hosts at each, and says what their ports do.
-pub(super) fn write(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(topology: &Topology, out: &mut dyn Write) -> io::Result<()> {
     let leaves = match topology.kind {
         TopologyKind::Star => 1,
         TopologyKind::TwoTier => {

@@ -1,17 +1,19 @@
 //! `pumice topology`: switches between programs, checked, drawn, and what their ports counted.
 
-mod draw;
+pub(crate) mod draw;
+pub(crate) mod ports;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use pumice_device::port::{EcnMarking, QueueReport, Topology, TopologyKind};
+use pumice_device::port::{EcnMarking, Topology, TopologyKind};
 use pumice_device::share;
 use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
+use ports::Port;
 
 /// Options of `pumice topology`.
 #[derive(Debug, Args)]
@@ -40,36 +42,20 @@ pub(crate) fn run(options: &TopologyOptions, out: &mut dyn Write) -> CommandResu
         if options.reset {
             switching.reset();
         }
-        switching.queues()
+        switching.queues().iter().map(Port::from).collect()
     };
     let written = if options.json { json(&topology, &ports, out) } else { text(&topology, &ports, out) };
     written.map_err(CommandError::Output)?;
     Ok(Outcome::Good)
 }
 
-fn text(topology: &Topology, ports: &[QueueReport], out: &mut dyn Write) -> std::io::Result<()> {
+fn text(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Result<()> {
     draw::write(topology, out)?;
     if ports.is_empty() {
         return writeln!(out, "\nfor simulations: it names no addresses, which programs need");
     }
     writeln!(out)?;
-    let width = ports.iter().map(|port| port.name.chars().count()).max().unwrap_or(0).max("port".len());
-    let [packets, bytes, waiting, longest] = ["packets", "bytes", "waiting", "longest"];
-    let [marked, dropped, pauses] = ["marked", "dropped", "pauses"];
-    writeln!(
-        out,
-        "{:<width$} {packets:>11} {bytes:>15} {waiting:>9} {longest:>9} {marked:>9} {dropped:>9} {pauses:>9}",
-        "port"
-    )?;
-    for port in ports {
-        let QueueReport { name, packets, bytes, most_bytes, sent_bytes, marked, dropped, pauses } = port;
-        writeln!(
-            out,
-            "{name:<width$} {packets:>11} {sent_bytes:>15} {bytes:>9} {most_bytes:>9} {marked:>9} \
-             {dropped:>9} {pauses:>9}"
-        )?;
-    }
-    Ok(())
+    ports::write(ports, out)
 }
 
 #[derive(Serialize)]
@@ -81,7 +67,7 @@ struct Whole<'a> {
     ecn: Option<Ecn>,
     xoff_bytes: Option<u64>,
     xon_bytes: Option<u64>,
-    ports: Vec<Port<'a>>,
+    ports: &'a [Port],
 }
 
 #[derive(Serialize)]
@@ -100,19 +86,7 @@ struct Ecn {
     most_ppm: u32,
 }
 
-#[derive(Serialize)]
-struct Port<'a> {
-    name: &'a str,
-    packets: u64,
-    sent_bytes: u64,
-    waiting_bytes: u64,
-    longest_bytes: u64,
-    marked: u64,
-    dropped: u64,
-    pauses: u64,
-}
-
-fn json(topology: &Topology, ports: &[QueueReport], out: &mut dyn Write) -> std::io::Result<()> {
+fn json(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Result<()> {
     let host = |place: usize| {
         let (named, cable) = (topology.named.get(place), topology.cable(place));
         Host {
@@ -123,19 +97,6 @@ fn json(topology: &Topology, ports: &[QueueReport], out: &mut dyn Write) -> std:
             queue_bytes: named.and_then(|host| host.queue_bytes).unwrap_or(topology.queues.queue_bytes),
         }
     };
-    let ports = ports
-        .iter()
-        .map(|port| Port {
-            name: &port.name,
-            packets: port.packets,
-            sent_bytes: port.sent_bytes,
-            waiting_bytes: port.bytes,
-            longest_bytes: port.most_bytes,
-            marked: port.marked,
-            dropped: port.dropped,
-            pauses: port.pauses,
-        })
-        .collect();
     let whole = Whole {
         kind: match topology.kind {
             TopologyKind::Star => "star",
