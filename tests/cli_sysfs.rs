@@ -211,23 +211,23 @@ fn counters_move() {
         return;
     }
     let after = read(&absolute);
-    // 100 messages of 4096 bytes each way, in words of 4 bytes.
-    assert!(after[0] >= 2 * 100 * 1024 && after[1] >= 200, "{after:?}");
+    // 100 messages of 4096 bytes each way, in words of 4 bytes; on a busy machine some are sent again.
+    let payload = 2 * 100 * 1024;
+    assert!(after[0] >= payload && after[1] >= 200, "{after:?}");
     assert_eq!(read(&format!("cd {folder}/counters && cat port_xmit_data ../hw_counters/rcvd_pkts")), after);
     assert_eq!(
         read(&format!("cd {folder} && while read n; do echo $n; done < counters/port_xmit_data")),
         [after[0]]
     );
-    let stream = "awk '{ print }' ";
-    assert_eq!(
-        read(&format!("{stream}{folder}/hw_counters/sent_pkts")),
-        [after[1]],
-        "on one host all that is sent arrives"
-    );
+    // A packet that is sent again may come to a process that has ended since.
+    let sent = read(&format!("awk '{{ print }}' {folder}/hw_counters/sent_pkts"));
+    let again = read(&format!("awk '{{ print }}' {folder}/hw_counters/local_ack_timeout_err"));
+    assert!((after[1]..=after[1] + 16 * again[0]).contains(&sent[0]), "{sent:?} {after:?} {again:?}");
     assert!(ping_pong(&runtime, "127.102.9.3"));
+    let both = read(&absolute);
     assert!(
-        read(&absolute)[0] >= 2 * after[0],
-        "the counters of a process index go on where its last process stopped"
+        both[0] >= after[0] + payload,
+        "the counters of a process index go on where its last process stopped: {after:?} {both:?}"
     );
     fs::remove_dir_all(&runtime).expect("a folder of ours");
 }
