@@ -23,7 +23,7 @@ pub fn wait_readable(fds: &[RawFd], wake: Option<RawFd>, timeout: Option<Duratio
         .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
         .collect();
     let mut timeout = timeout.map(|t| libc::timespec {
-        tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: t.subsec_nanos() as _,
     });
     let timeout_ptr = timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut);

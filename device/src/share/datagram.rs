@@ -1,8 +1,8 @@
 //! Unix datagrams of which the kernel names the sender, with the descriptors that come with them.
 
 use std::io;
+use std::mem;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::ptr;
 
 use libc::{c_int, c_void};
 
@@ -10,8 +10,11 @@ use crate::system::system_call;
 
 /// The header of a control message: its length, level and type.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
+/// The kernel aligns control messages to its words. The structure of musl says 4.
+const ALIGNMENT_BYTES: usize = size_of::<usize>();
+
 const fn message_bytes(payload_bytes: usize) -> usize {
-    HEADER_BYTES + payload_bytes.next_multiple_of(align_of::<libc::cmsghdr>())
+    HEADER_BYTES + payload_bytes.next_multiple_of(ALIGNMENT_BYTES)
 }
 
 /// Room for a control message with the sender in it and one with a descriptor. The kernel closes descriptors
@@ -38,15 +41,13 @@ pub(super) struct Datagram {
 pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
     let mut control = Control([0; CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast::<c_void>(), iov_len: buffer.len() };
-    let mut message = libc::msghdr {
-        msg_name: ptr::null_mut(),
-        msg_namelen: 0,
-        msg_iov: &raw mut part,
-        msg_iovlen: 1,
-        msg_control: control.0.as_mut_ptr().cast::<c_void>(),
-        msg_controllen: CONTROL_BYTES,
-        msg_flags: 0,
-    };
+    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths. musl's has padding, which the kernel
+    // reads as the upper halves of lengths.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast::<c_void>();
+    message.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: every pointer in `message` refers to writable memory that outlives the call, of the length
     // next to it.
     let length =
@@ -63,7 +64,7 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagra
         truncated: message.msg_flags & libc::MSG_TRUNC != 0,
         descriptor: None,
     };
-    let mut rest = control.0.get(..message.msg_controllen).unwrap_or_default();
+    let mut rest = control.0.get(..message.msg_controllen as usize).unwrap_or_default();
     while let Some((kind, payload, behind)) = next_message(rest) {
         rest = behind;
         match kind {
@@ -83,7 +84,7 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagra
 }
 
 /// Where the user is in credentials.
-const UID_OFFSET: usize = std::mem::offset_of!(libc::ucred, uid);
+const UID_OFFSET: usize = mem::offset_of!(libc::ucred, uid);
 
 fn number_at(bytes: &[u8], at: usize) -> Option<c_int> {
     bytes.get(at..)?.first_chunk().copied().map(c_int::from_ne_bytes)
@@ -92,10 +93,10 @@ fn number_at(bytes: &[u8], at: usize) -> Option<c_int> {
 /// The type and the payload of the first control message of a socket, and what is behind it.
 fn next_message(control: &[u8]) -> Option<(c_int, &[u8], &[u8])> {
     let length = usize::from_ne_bytes(control.first_chunk().copied()?);
-    let level = number_at(control, std::mem::offset_of!(libc::cmsghdr, cmsg_level))?;
-    let kind = number_at(control, std::mem::offset_of!(libc::cmsghdr, cmsg_type))?;
+    let level = number_at(control, mem::offset_of!(libc::cmsghdr, cmsg_level))?;
+    let kind = number_at(control, mem::offset_of!(libc::cmsghdr, cmsg_type))?;
     let payload = control.get(HEADER_BYTES..length).filter(|_| level == libc::SOL_SOCKET)?;
-    let behind = control.get(length.next_multiple_of(align_of::<libc::cmsghdr>())..).unwrap_or_default();
+    let behind = control.get(length.next_multiple_of(ALIGNMENT_BYTES)..).unwrap_or_default();
     Some((kind, payload, behind))
 }
 
