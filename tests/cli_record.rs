@@ -72,7 +72,7 @@ fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
     let run = |by: &[&str]| -> Output {
         let mut command = place.pumice(by);
         let options = ["--addr", &address, "--tag", "one", "--"];
-        command.args(options).arg(&program).arg(&address).output().expect("it can be run")
+        command.args(options).arg(&program).args([&address, "9"]).output().expect("it can be run")
     };
     let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let rules = ["drop service=ud nth=3..9+3", "drop name=req opcode=req times=1"];
