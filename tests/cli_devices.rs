@@ -199,8 +199,6 @@ fn devices_that_cannot_be_are_refused_in_one_sentence() {
         write("twice.toml", "[[device]]\naddress = \"127.0.0.3\"\n[[device]]\naddress = \"127.0.0.3\"\n");
     let names = write("names.toml", "[[device]]\nname = \"x\"\n\n[[device]]\nname = \"x\"\n");
     let gone = write("gone.toml", "[[device]]\ninterface = \"ib9\"\n");
-    let record = folder.join("record");
-    let record = record.to_str().expect("a name that is UTF-8");
     let typo = write("typo.toml", "vendor_id = 1\n[[device]]\nadress = \"127.0.0.3\"\n");
     let ports = write("ports.toml", "[[device]]\n[[device.port]]\n[[device.port]]\n[[device.port]]\n");
     let alike =
@@ -216,7 +214,6 @@ fn devices_that_cannot_be_are_refused_in_one_sentence() {
         (&["--devices", "3", "--addr", "127.0.0.1,127.0.0.2"], "2 addresses for 3 devices"),
         (&["--devices", "2", "--addr", "127.0.0.1,192.0.2.77"], "it is no address of this host"),
         (&["--devices", "2", "--device", "a b"], "a device is named with at most 59"),
-        (&["--devices", "2", "--record", record], "records are of one device: name no others"),
         (&["--profile", &twice], "pumice0 and pumice1 have the address 127.0.0.3"),
         (&["--profile", &names], "two devices have the name x"),
         (&["--profile", &gone], "the network interface ib9 is not there"),

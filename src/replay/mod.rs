@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::capture::plan::{Captured, on_the_way};
 use crate::cli::ReplayOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::run::record::{self, Recorded};
-use crate::run::run_beside;
+use crate::run::record::{self, Identity, Recorded};
+use crate::run::{identity, run_beside};
 
 /// The rule by which a replay does what the network did.
 const NETWORK: &str = "network";
@@ -32,7 +32,9 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
                 .to_owned(),
         ));
     }
-    let recorded = evidence(&record::read(&options.folder).map_err(CommandError::Failed)?)?;
+    let processes = record::read(&options.folder).map_err(CommandError::Failed)?;
+    check_devices(&processes, &identity(&options.run)?, &options.folder)?;
+    let recorded = evidence(&processes)?;
     let folder = options.folder.join(format!("replay-{}", std::process::id()));
     let made = fs::create_dir_all(&folder).and_then(|()| {
         options.run.record = Some(folder.clone());
@@ -69,26 +71,42 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
     }
 }
 
+/// What happens to packets is told by the names of devices: the program needs those that it had.
+fn check_devices(processes: &[Recorded], now: &Identity, folder: &Path) -> Result<(), CommandError> {
+    let mut of_tag = processes.iter().filter(|process| process.tag == now.tag).peekable();
+    let Some(first) = of_tag.peek() else { return Ok(()) };
+    let names: Vec<&str> = first.devices.iter().filter_map(|device| device.name.as_deref()).collect();
+    let had = if names.is_empty() { "one device".to_owned() } else { names.join(", ") };
+    if of_tag.any(|process| process.had(&now.devices)) {
+        return Ok(());
+    }
+    Err(CommandError::Failed(format!(
+        "{}: {} had {had} when it was recorded, and would have {}: name the same devices",
+        folder.display(),
+        now.tag,
+        now.devices.join(", "),
+    )))
+}
+
 /// What happened to packets, as lines of a report: by rules and by the network.
 fn evidence(processes: &[Recorded]) -> Result<Vec<String>, CommandError> {
     let mut lines = Vec::new();
-    for file in processes.iter().filter_map(|process| process.faults.as_deref()) {
-        lines.extend(read(file)?.lines().map(str::to_owned));
+    let mut captured = Vec::new();
+    for process in processes {
+        lines.extend(process.report().map_err(CommandError::Failed)?);
+        for device in &process.devices {
+            let Some(packets) = device.packets.as_deref() else { continue };
+            let queue_pairs = device.queue_pairs().map_err(CommandError::Failed)?;
+            captured.push(Captured {
+                tag: &process.tag,
+                device: device.name.as_deref(),
+                packets,
+                queue_pairs,
+            });
+        }
     }
-    let captured: Vec<Captured<'_>> = processes
-        .iter()
-        .filter_map(|process| {
-            let (packets, queue_pairs) = (process.packets.as_deref()?, process.queue_pairs.as_deref());
-            Some(Captured { tag: &process.tag, packets, queue_pairs })
-        })
-        .collect();
-    lines.extend(on_the_way(&captured, NETWORK)?);
+    lines.extend(on_the_way(captured, NETWORK)?);
     Ok(lines)
-}
-
-fn read(file: &Path) -> Result<String, CommandError> {
-    fs::read_to_string(file)
-        .map_err(|error| CommandError::Failed(format!("{} cannot be read: {error}", file.display())))
 }
 
 /// What happened to packets of these processes: the lines that name one, in a form that can be compared.

@@ -9,26 +9,29 @@ mod program;
 pub(crate) mod record;
 mod sysfs;
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{self, CheckSettings, SettingError, Settings};
-use pumice_device::system::interface::interfaces;
+use pumice_device::system::interface::{Interface, interfaces};
 use rustix::io::Errno;
 
 pub(crate) use options::RunOptions;
 
 use crate::outcome::{BAD, CommandError, CommandResult, SIGNAL};
 use program::Program;
+use record::Identity;
 
 /// Runs the command. Returns only when the program could not be started.
 pub(crate) fn run(options: &RunOptions) -> CommandResult {
-    let (mut command, program, tag) = prepare(options)?;
-    note(options, &tag, std::process::id())?;
-    Err(program.not_run(&command.exec()))
+    let mut prepared = prepare(options)?;
+    note(options, &prepared.identity, std::process::id())?;
+    Err(prepared.program.not_run(&prepared.command.exec()))
 }
 
 /// Runs the program beside this process, and waits until it ends; its exit code, as shells say it.
@@ -39,10 +42,10 @@ pub(crate) fn run_beside(options: &RunOptions) -> Result<u8, CommandError> {
 /// The same, with further variables.
 pub(crate) fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> Result<u8, CommandError> {
     use std::os::unix::process::ExitStatusExt as _;
-    let (mut command, program, tag) = prepare(options)?;
+    let Prepared { mut command, program, identity } = prepare(options)?;
     command.envs(more.iter().copied());
     let mut child = command.spawn().map_err(|error| program.not_run(&error))?;
-    note(options, &tag, child.id())?;
+    note(options, &identity, child.id())?;
     let status =
         child.wait().map_err(|error| CommandError::Failed(format!("the program is lost: {error}")))?;
     let signal = status.signal().map(|signal| i32::from(SIGNAL) + signal);
@@ -51,24 +54,56 @@ pub(crate) fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> R
 }
 
 /// Notes in the record, if there is to be one, what process it is.
-fn note(options: &RunOptions, tag: &str, process: u32) -> Result<(), CommandError> {
+fn note(options: &RunOptions, identity: &Identity, process: u32) -> Result<(), CommandError> {
     let Some(folder) = &options.record else { return Ok(()) };
-    record::note(folder, tag, process).map_err(CommandError::Failed)
+    record::note(folder, identity, process).map_err(CommandError::Failed)
 }
 
-/// Checks everything, and puts together how the program is started, and its tag.
-fn prepare(options: &RunOptions) -> Result<(Command, Program, String), CommandError> {
+/// The identity of the program that these options start.
+///
+/// # Errors
+/// A setting is wrong.
+pub(crate) fn identity(options: &RunOptions) -> Result<Identity, CommandError> {
     let set = options.variables().map_err(CommandError::Failed)?;
+    let settings = parse(options, &set)?;
+    let refuse = |error: SettingError| refused(&error, options);
+    let profile = settings.load_profile().map_err(refuse)?;
+    let described = settings.device_descriptions(&profile, &known_interfaces()?).map_err(refuse)?;
+    Ok(identity_of(&settings, options, &described))
+}
+
+fn identity_of(settings: &Settings, options: &RunOptions, described: &[DeviceDescription]) -> Identity {
+    let devices = described.iter().map(|device| device.name.clone()).collect();
+    Identity { tag: settings.tag_of(options.program.iter().cloned()), devices }
+}
+
+/// How the program is started.
+struct Prepared {
+    command: Command,
+    program: Program,
+    identity: Identity,
+}
+
+/// The settings of the program: those of the options, and those of the environment.
+fn parse(options: &RunOptions, set: &[(&'static str, OsString)]) -> Result<Settings, CommandError> {
     let given = |name| set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.clone());
-    let settings = Settings::parse(
-        |name| given(name).or_else(|| std::env::var_os(name)),
-        settings::standard_error_is_free(),
-    )
-    .map_err(|error| refused(&error, options))?;
+    Settings::parse(|name| given(name).or_else(|| std::env::var_os(name)), settings::standard_error_is_free())
+        .map_err(|error| refused(&error, options))
+}
+
+fn known_interfaces() -> Result<Vec<Interface>, CommandError> {
+    interfaces()
+        .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))
+}
+
+/// Checks everything, and puts together how the program is started.
+fn prepare(options: &RunOptions) -> Result<Prepared, CommandError> {
+    let set = options.variables().map_err(CommandError::Failed)?;
+    let settings = parse(options, &set)?;
     if let Some(folder) = &options.record {
         record::begin(folder).map_err(CommandError::Failed)?;
     }
-    check(&settings, options)?;
+    let described = check(&settings, options)?;
     let Some((name, arguments)) = options.program.split_first() else {
         return Err(CommandError::Usage("name a program to run: pumice run -- program arguments".to_owned()));
     };
@@ -84,7 +119,8 @@ fn prepare(options: &RunOptions) -> Result<(Command, Program, String), CommandEr
     if !options.no_preload && program.takes_preloads() {
         preload::prepare(options, &settings, &library.path, &mut command).map_err(CommandError::Failed)?;
     }
-    Ok((command, program, settings.tag_of(options.program.iter().cloned())))
+    let identity = identity_of(&settings, options, &described);
+    Ok(Prepared { command, program, identity })
 }
 
 /// Variables that the device does not know, and that are like one that it knows.
@@ -100,15 +136,15 @@ fn misspelt_variables() -> Vec<String> {
     told
 }
 
-/// What can be known before the program opens the device.
-fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> {
+/// What can be known before the program opens a device; the devices.
+fn check(settings: &Settings, options: &RunOptions) -> Result<Vec<DeviceDescription>, CommandError> {
     let refuse = |error: SettingError| refused(&error, options);
-    let found = interfaces()
-        .map_err(|error| CommandError::Failed(format!("the network interfaces cannot be listed: {error}")))?;
+    let found = known_interfaces()?;
     let profile = settings.load_profile().map_err(refuse)?;
     settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
     let topology = settings.load_topology().map_err(refuse)?;
-    for device in settings.device_descriptions(&profile, &found).map_err(refuse)? {
+    let described = settings.device_descriptions(&profile, &found).map_err(refuse)?;
+    for device in &described {
         if let (Some(topology), Some(file)) = (&topology, &settings.topology) {
             let gids = device.gid_entries(&found).map_err(refuse)?;
             let addresses: Vec<_> = gids.iter().map(|entry| entry.ip).collect();
@@ -139,7 +175,7 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<(), CommandError> 
             return Err(refuse(error.with_errno(errno.raw_os_error())));
         }
     }
-    Ok(())
+    Ok(described)
 }
 
 /// Whether a file can be made, or overwritten if it is there. The errno is never EINVAL: any path has the

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pumice_device::profile::BUILT_IN;
-use pumice_device::settings;
-
-use super::record;
+use pumice_device::settings::{self, record};
 
 /// What `pumice run --check` and `pumice check` look for, and where they report it.
 #[derive(Debug, Args)]
@@ -229,8 +227,8 @@ impl RunOptions {
             set.push((settings::FAULT_REPORT, absolute(file)?));
         }
         if let Some(folder) = &self.record {
-            set.push((settings::FAULT_REPORT, absolute(&folder.join(record::FAULTS))?));
-            set.push((settings::CAPTURE, absolute(&folder.join(record::PACKETS))?));
+            set.push((settings::FAULT_REPORT, absolute(&folder.join(own_files(record::FAULTS)))?));
+            set.push((settings::CAPTURE, absolute(&folder.join(own_files(record::PACKETS)))?));
             set.push((settings::RECORD, absolute(folder)?));
         }
         if let Some(profile) = &self.profile {
@@ -281,6 +279,11 @@ fn is_name(profile: &Path) -> bool {
 /// Whether a fault plan is a ready one rather than a file.
 fn is_ready(plan: &Path) -> bool {
     !plan.exists() && plan.components().count() == 1
+}
+
+/// Names of the files of processes; `%p` stands for the number of each.
+fn own_files(extension: &str) -> String {
+    format!("%p.{extension}")
 }
 
 /// A path that means the same after the program has changed its folder.

@@ -1,24 +1,48 @@
-//! A record of what happened to a program's packets: a folder with four files for each process, the report
-//! of faults, the capture, one with its tag and one with its queue pairs.
+//! A record of what happened to a program's packets: a folder with the files of each process, which
+//! [`pumice_device::settings::record`] names. There is one report of faults, and one tag, and each device has
+//! a capture and a file with its queue pairs.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// Files of a process; `%p` stands for its number.
-pub(super) const FAULTS: &str = "%p.faults";
-pub(super) const PACKETS: &str = "%p.pcapng";
-/// How the name of the file with a tag ends.
-const TAG: &str = "tag";
+use pumice_device::faults::MAX_PLAN_BYTES;
+use pumice_device::settings::record::{self, DEVICES, FAULTS, PACKETS, QUEUE_PAIRS, TAG};
+use serde_json::Value;
+
+/// Files of a folder that are looked at.
+const MAX_FILES: usize = 1 << 16;
+/// Bytes of a tag, and of a list of devices.
+const MAX_NOTE_BYTES: u64 = 4096;
+/// Bytes of a file with queue pairs: some million lines.
+const MAX_QUEUE_PAIRS_BYTES: u64 = 64 << 20;
+
+/// What a process is called, in plans and records, and its devices.
+pub(crate) struct Identity {
+    pub(crate) tag: String,
+    /// Their names.
+    pub(crate) devices: Vec<String>,
+}
 
 /// What one process has left.
+#[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) tag: String,
     /// The report of faults, if rules concerned the process.
-    pub(crate) faults: Option<PathBuf>,
-    /// The capture, if the process sent or received anything.
+    faults: Option<PathBuf>,
+    /// At least one.
+    pub(crate) devices: Vec<RecordedDevice>,
+}
+
+/// What a device of a process has left.
+#[derive(Debug)]
+pub(crate) struct RecordedDevice {
+    /// Its name, if the process had several.
+    pub(crate) name: Option<String>,
+    /// The capture, if it sent or received anything.
     pub(crate) packets: Option<PathBuf>,
-    /// Its queue pairs, if it made any.
-    pub(crate) queue_pairs: Option<PathBuf>,
+    /// The file with its queue pairs, if it made any.
+    queue_pairs: Option<PathBuf>,
 }
 
 /// Makes the folder.
@@ -29,13 +53,14 @@ pub(super) fn begin(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| refused(folder, &error))
 }
 
-/// Notes the tag of the program that this process is. A process that uses the device notes its own, which may
-/// be another: the program may run others.
+/// Notes what program this process is. A process that uses a device notes that itself, and may be another
+/// one: the program may run others.
 ///
 /// # Errors
 /// It cannot be written, and the remedy.
-pub(super) fn note(folder: &Path, tag: &str, process: u32) -> Result<(), String> {
-    fs::write(folder.join(format!("{process}.{TAG}")), tag).map_err(|error| refused(folder, &error))
+pub(super) fn note(folder: &Path, identity: &Identity, process: u32) -> Result<(), String> {
+    let names: Vec<&str> = identity.devices.iter().map(String::as_str).collect();
+    record::note(folder, process, &identity.tag, &names).map_err(|(_, error)| refused(folder, &error))
 }
 
 fn refused(folder: &Path, error: &std::io::Error) -> String {
@@ -45,27 +70,155 @@ fn refused(folder: &Path, error: &std::io::Error) -> String {
 /// The processes of a record, in the order of their names.
 ///
 /// # Errors
-/// What cannot be read.
+/// What cannot be read, and what is damaged.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Recorded>, String> {
-    let broken = |error: std::io::Error| {
-        format!("{}: {error}: name a folder that pumice run --record has written", folder.display())
-    };
-    let mut tags: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(folder).map_err(broken)? {
-        let path = entry.map_err(broken)?.path();
-        if path.extension().is_some_and(|extension| extension == TAG) {
-            tags.push(path);
-        }
-    }
-    tags.sort();
+    let files = files(folder)?;
+    let tags: Vec<&PathBuf> = files.iter().filter(|path| is(path, TAG)).collect();
     if tags.is_empty() {
         let name = folder.display();
         return Err(format!("{name} has no record: name a folder that pumice run --record has written"));
     }
-    let recorded = |path: &PathBuf| {
-        let there = |extension: &str| Some(path.with_extension(extension)).filter(|file| file.exists());
-        let tag = fs::read_to_string(path).map_err(broken)?;
-        Ok(Recorded { tag, faults: there("faults"), packets: there("pcapng"), queue_pairs: there("qps") })
-    };
-    tags.iter().map(recorded).collect()
+    tags.into_iter().map(|tag| Recorded::read(tag, &files)).collect()
 }
+
+/// The files of a folder, in order.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let name = folder.display();
+    let broken = |error: std::io::Error| {
+        format!("{name}: {error}: name a folder that pumice run --record has written")
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(broken)? {
+        if files.len() == MAX_FILES {
+            return Err(format!("{name} has more than {MAX_FILES} files: record a shorter run"));
+        }
+        files.push(entry.map_err(broken)?.path());
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn is(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|own| own == extension)
+}
+
+/// The text of a file of a record, which has at most so many bytes.
+fn text_of(file: &Path, most: u64) -> Result<String, String> {
+    let name = file.display();
+    let broken = |problem: String| format!("{name} cannot be read: {problem}");
+    let mut text = String::new();
+    // Opening a pipe waits for its other end.
+    let about = fs::metadata(file).map_err(|error| broken(error.to_string()))?;
+    if !about.is_file() {
+        return Err(broken("it is no file".to_owned()));
+    }
+    let read = File::open(file).and_then(|file| file.take(most.saturating_add(1)).read_to_string(&mut text));
+    read.map_err(|error| broken(error.to_string()))?;
+    if text.len() as u64 > most {
+        return Err(broken(format!("it has more than {most} bytes")));
+    }
+    Ok(text)
+}
+
+/// What is wrong with a file of a record.
+fn damaged(file: &Path, problem: &str) -> String {
+    format!("{}: {problem}: the record is damaged, record the run again", file.display())
+}
+
+impl Recorded {
+    /// That of the process with this tag; `files`: those of its folder.
+    fn read(tag: &Path, files: &[PathBuf]) -> Result<Recorded, String> {
+        let list = tag.with_extension(DEVICES);
+        let names = if files.binary_search(&list).is_ok() {
+            let text = text_of(&list, MAX_NOTE_BYTES)?;
+            record::devices_in(&text).map_err(|problem| damaged(&list, &problem))?
+        } else {
+            Vec::new()
+        };
+        let there = |file: PathBuf| Some(file).filter(|file| files.binary_search(file).is_ok());
+        let device = |(index, name): (usize, Option<&String>)| {
+            let file = |extension| {
+                let pattern = tag.with_extension(extension);
+                there(record::own_file(&pattern, index, name.map_or("", String::as_str)))
+            };
+            RecordedDevice { name: name.cloned(), packets: file(PACKETS), queue_pairs: file(QUEUE_PAIRS) }
+        };
+        let each = names.iter().map(Some).chain(names.is_empty().then_some(None)).enumerate();
+        let devices: Vec<RecordedDevice> = each.map(device).collect();
+        of_its_devices(tag, files, &devices)?;
+        let (tag, faults) = (text_of(tag, MAX_NOTE_BYTES)?, there(tag.with_extension(FAULTS)));
+        Ok(Recorded { tag, faults, devices })
+    }
+
+    /// The lines of its report of faults, each of a device that the process had.
+    ///
+    /// # Errors
+    /// It cannot be read, or a line is of another device.
+    pub(crate) fn report(&self) -> Result<Vec<String>, String> {
+        let Some(file) = &self.faults else { return Ok(Vec::new()) };
+        let text = text_of(file, MAX_PLAN_BYTES)?;
+        for (number, line) in text.lines().enumerate() {
+            self.check_device(line)
+                .map_err(|problem| damaged(file, &format!("line {}: {problem}", number + 1)))?;
+        }
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Whether a line of the report is of a device that the process had. Other damage is found when the
+    /// report is read as a plan.
+    fn check_device(&self, line: &str) -> Result<(), String> {
+        let value: Value = serde_json::from_str(line).unwrap_or_default();
+        let had = |device: &str| self.devices.iter().any(|own| own.name.as_deref() == Some(device));
+        // Calls and processes are not always of one device.
+        let is_of_process = value["process"].is_string() || value["call"].is_string();
+        match value["device"].as_str() {
+            Some(device) if !had(device) => Err(format!("the process had no device {device:?}")),
+            None if self.devices.len() > 1 && value.is_object() && !is_of_process => {
+                Err("it names no device, and the process had several".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether these are the devices that the process had. The name of an only one may be another now.
+    pub(crate) fn had(&self, devices: &[String]) -> bool {
+        let name = |device: &RecordedDevice| device.name.clone();
+        let Some(mut own) = self.devices.iter().map(name).collect::<Option<Vec<String>>>() else {
+            return devices.len() == 1;
+        };
+        let mut given = devices.to_vec();
+        own.sort();
+        given.sort();
+        own == given
+    }
+}
+
+impl RecordedDevice {
+    /// The lines about its queue pairs.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn queue_pairs(&self) -> Result<String, String> {
+        self.queue_pairs.as_deref().map_or(Ok(String::new()), |file| text_of(file, MAX_QUEUE_PAIRS_BYTES))
+    }
+}
+
+/// Whether all files of the devices of a process are of devices that it had.
+fn of_its_devices(tag: &Path, files: &[PathBuf], devices: &[RecordedDevice]) -> Result<(), String> {
+    let process = tag.file_stem().unwrap_or_default().to_string_lossy();
+    let known = || devices.iter().flat_map(|device| [&device.packets, &device.queue_pairs]).flatten();
+    let is_unknown = |file: &&PathBuf| {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let is_of_device = stem.strip_prefix(&*process).is_some_and(|rest| rest.starts_with('-'));
+        let is_own = is_of_device && (is(file, PACKETS) || is(file, QUEUE_PAIRS));
+        is_own && !known().any(|known| known == *file)
+    };
+    match files.iter().find(is_unknown) {
+        Some(file) => Err(damaged(file, "it is of a device that the process did not have")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -11,7 +11,7 @@ use crate::addresses::gid_table::GidEntry;
 use crate::addresses::guid::{default_guid, node_guid};
 use crate::addresses::offered;
 use crate::settings::{
-    ADDR, DEFAULT_DEVICE, DEVICES, LINK, LinkSettings, MAX_DEVICES, PROFILE, RECORD, SettingError, Settings,
+    ADDR, DEFAULT_DEVICE, DEVICES, LINK, LinkSettings, MAX_DEVICES, PROFILE, SettingError, Settings,
 };
 use crate::system::interface::{Interface, gid_addresses};
 
@@ -121,9 +121,6 @@ impl Settings {
             };
             return Err(SettingError::new(PROFILE, self.profile.to_string_lossy(), problem));
         }
-        if count > 1 {
-            self.check_alone()?;
-        }
         let mut addresses = self.own_addresses(&profile.devices, count, interfaces)?.into_iter();
         let first = self.device.as_deref().unwrap_or(DEFAULT_DEVICE);
         let plain = DeviceProfile::default();
@@ -167,15 +164,6 @@ impl Settings {
             }
             SettingError::new(LINK, self.link_text.clone(), problem)
         })
-    }
-
-    /// A record has the packets of one device: several number their queue pairs from the same beginning.
-    fn check_alone(&self) -> Result<(), SettingError> {
-        let problem = "records are of one device: name no others";
-        match &self.record {
-            Some(folder) => Err(SettingError::new(RECORD, folder.to_string_lossy(), problem)),
-            None => Ok(()),
-        }
     }
 
     /// The address of each port of each device; none for the only one of a process, which has all.

@@ -180,7 +180,6 @@ fn what_cannot_be_told_apart_or_is_not_there_is_refused() {
             "pumice0 and pumice1 have the PCI address 0000:18:00.0",
         ),
         (&[], "[[device]]\nnetdev = \"ib9\"", "the network interface ib9 is not there"),
-        (&[(DEVICES, "2"), (RECORD, "/tmp/x")], "", "PUMICE_RECORD=/tmp/x: records are of one device"),
         (
             &[(ADDR, "127.0.0.1")],
             "[[device]]\n[[device.port]]\n[[device.port]]",

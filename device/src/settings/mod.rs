@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod faults;
 mod log;
+pub mod record;
 mod wire;
 
 use std::ffi::OsString;
@@ -48,7 +49,7 @@ pub const FAULTS: &str = "PUMICE_FAULTS";
 pub const FAULT: &str = "PUMICE_FAULT";
 /// File for the report of faults.
 pub const FAULT_REPORT: &str = "PUMICE_FAULT_REPORT";
-/// Folder of a record: each process that uses the device notes its tag there.
+/// Folder of a record: each process that uses the device leaves its files there ([`record`]).
 pub const RECORD: &str = "PUMICE_RECORD";
 /// File for a capture of all packets.
 pub const CAPTURE: &str = "PUMICE_CAPTURE";
@@ -147,7 +148,7 @@ pub struct Settings {
     pub fault_lines: Vec<String>,
     /// Where a report of the faults is written to; `%p` stands for the process number.
     pub fault_report: Option<PathBuf>,
-    /// The folder of a record, where the process notes its tag.
+    /// The folder of a record, where the process leaves its files.
     pub record: Option<PathBuf>,
     /// Seed of the schedule; `None`: it is not shuffled.
     pub shuffle: Option<u64>,

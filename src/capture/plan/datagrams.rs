@@ -15,7 +15,7 @@ use super::walk::LATE_NS;
 /// The queue pair to which messages of connection management go.
 const MANAGEMENT_QPN: u32 = 1;
 
-/// By what a queue pair of a process is known in its capture.
+/// By what a queue pair of a device is known in its capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Own {
     /// Packets of connections do not name who sent them.
@@ -23,23 +23,33 @@ enum Own {
     From(u32),
 }
 
-/// The ordinals of the queue pairs of a process.
+/// The ordinals of the queue pairs of a device.
 #[derive(Debug, Default)]
-pub(super) struct Ordinals(HashMap<Own, u32>);
+pub(super) struct Ordinals {
+    known: HashMap<Own, u32>,
+    /// The queue pair that was made first with each ordinal.
+    made: HashMap<u32, u32>,
+}
 
 impl Ordinals {
-    /// Those that the process has noted; others that sent these packets come after them, in the order in
-    /// which they are first seen sending.
+    /// Those that were noted; others that sent these packets come after them, in the order in which they are
+    /// first seen sending.
     pub(super) fn of(sent: &[Sighting], noted: &str) -> Ordinals {
-        let mut ordinals = Ordinals(noted.lines().filter_map(noted_in).collect());
-        let mut next = ordinals.0.values().max().map_or(0, |last| last.saturating_add(1));
+        let mut ordinals = Ordinals::default();
+        for (own, ordinal) in noted.lines().filter_map(noted_in) {
+            ordinals.known.insert(own, ordinal);
+            if let Own::From(qpn) = own {
+                ordinals.made.entry(ordinal).or_insert(qpn);
+            }
+        }
+        let mut next = ordinals.known.values().max().map_or(0, |last| last.saturating_add(1));
         for one in sent {
             let own = match &one.datagram {
                 None => Own::To(one.destination, one.qpn),
                 Some(datagram) if datagram.from_qpn == MANAGEMENT_QPN => continue,
                 Some(datagram) => Own::From(datagram.from_qpn),
             };
-            ordinals.0.entry(own).or_insert_with(|| {
+            ordinals.known.entry(own).or_insert_with(|| {
                 let ordinal = next;
                 next = next.saturating_add(1);
                 ordinal
@@ -50,19 +60,16 @@ impl Ordinals {
 
     /// That of the queue pair that is connected to this one.
     pub(super) fn of_connected(&self, destination: IpAddr, qpn: u32) -> u32 {
-        self.0.get(&Own::To(destination, qpn)).copied().unwrap_or_default()
+        self.known.get(&Own::To(destination, qpn)).copied().unwrap_or_default()
     }
 
-    /// The queue pair with an ordinal; none if the process has not noted it.
+    /// The queue pair with an ordinal; none if it was not noted.
     pub(super) fn qpn(&self, ordinal: u32) -> Option<u32> {
-        self.0.iter().find_map(|(own, of)| match own {
-            Own::From(qpn) if *of == ordinal => Some(*qpn),
-            _ => None,
-        })
+        self.made.get(&ordinal).copied()
     }
 }
 
-/// The queue pair that the process has noted in a line to have made.
+/// The queue pair that a line says to have been made.
 pub(super) fn made_in(line: &str) -> Option<u32> {
     match noted_in(line)? {
         (Own::From(qpn), _) => Some(qpn),
@@ -70,7 +77,7 @@ pub(super) fn made_in(line: &str) -> Option<u32> {
     }
 }
 
-/// A line that the process has noted about a queue pair.
+/// What a line notes about a queue pair.
 fn noted_in(line: &str) -> Option<(Own, u32)> {
     let mut words = line.split(' ');
     let what = words.next()?;
@@ -150,7 +157,7 @@ impl<'a> Datagrams<'a> {
             let of_address = places.get(&(*from_qpn, *peer));
             let destination = of_address.and_then(|all| all.iter().position(|known| known == qpn));
             let destination = destination.and_then(|place| u32::try_from(place).ok()).unwrap_or_default();
-            let qp = ordinals.0.get(&Own::From(*from_qpn)).copied().unwrap_or_default();
+            let qp = ordinals.known.get(&Own::From(*from_qpn)).copied().unwrap_or_default();
             for ((one, outcome), number) in group.iter().zip(&outcomes).zip(0_u64..) {
                 let key = Key {
                     peer: *peer,

@@ -41,7 +41,7 @@ fn lines(sent: &[Sighting], arrived: &[Sighting], noted: &str) -> Vec<Value> {
     let network = Datagrams::of(sent.iter().chain(arrived), arrived);
     let mut rules = Rules::default();
     network.walk(sent, &Ordinals::of(sent, noted), &mut rules);
-    rules.lines("network", "a").iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    rules.lines("network", "a", None).iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 fn fields(line: &Value, names: &[&str]) -> Vec<Value> {
@@ -83,8 +83,8 @@ fn queue_pairs_that_were_not_noted_are_counted_as_they_are_seen() {
     let sent = [datagram(1, 0, (2, 1)), connected, datagram(18, 0, (2, 31))];
     let ordinals = Ordinals::of(&sent, "");
     assert_eq!(ordinals.of_connected(address(2), 30), 0);
-    assert_eq!(ordinals.0.get(&Own::From(18)), Some(&1), "queue pair 1 is of no program");
+    assert_eq!(ordinals.known.get(&Own::From(18)), Some(&1), "queue pair 1 is of no program");
     let noted = Ordinals::of(&sent, "made 2 40\nconnected 2 10.0.0.2 30\nmade x\nmade 4294967295 7\n");
     assert_eq!(noted.of_connected(address(2), 30), 2);
-    assert_eq!(noted.0.get(&Own::From(18)), Some(&u32::MAX));
+    assert_eq!(noted.known.get(&Own::From(18)), Some(&u32::MAX));
 }

@@ -6,7 +6,7 @@ mod sides;
 mod sighting;
 mod walk;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 use datagrams::{Datagrams, Ordinals};
 use rules::Rules;
 use sides::{Sides, streams};
-use sighting::sightings;
+use sighting::{MAX_PACKETS, sightings};
 
 pub(super) use sighting::{Sighting, all_sightings};
 
@@ -47,45 +47,62 @@ pub(super) fn print(files: &[&PathBuf], out: &mut dyn Write) -> CommandResult {
     Ok(Outcome::Good)
 }
 
-/// What is recorded of a process.
+/// What is recorded of a device of a process.
 pub(crate) struct Captured<'a> {
     pub(crate) tag: &'a str,
+    /// Its name, if the process had several.
+    pub(crate) device: Option<&'a str>,
     /// Its capture, which says the direction of each packet.
     pub(crate) packets: &'a Path,
-    /// Its queue pairs; without them they are numbered in the order in which they are first seen sending.
-    pub(crate) queue_pairs: Option<&'a Path>,
+    /// What was noted about its queue pairs; others are numbered in the order in which they are first seen
+    /// sending.
+    pub(crate) queue_pairs: String,
 }
 
-/// What the network did to each process's packets, as lines of a report in which `rule` did it.
+/// What the network did to each device's packets, as lines of a report in which `rule` did it.
 ///
 /// # Errors
 /// A capture cannot be read.
-pub(crate) fn on_the_way(processes: &[Captured<'_>], rule: &str) -> Result<Vec<String>, CommandError> {
+pub(crate) fn on_the_way(devices: Vec<Captured<'_>>, rule: &str) -> Result<Vec<String>, CommandError> {
     let mut captures = Vec::new();
-    for process in processes {
-        let noted = process.queue_pairs.map(std::fs::read_to_string).and_then(Result::ok).unwrap_or_default();
-        captures.push((process.tag, read(process.packets)?, noted));
+    let mut packets = 0;
+    for device in devices {
+        let name = device.packets.display();
+        // Opening a pipe waits for its other end.
+        if !device.packets.is_file() {
+            return Err(CommandError::Failed(format!("{name} cannot be read: it is no file")));
+        }
+        let seen = read(device.packets)?;
+        packets += seen.len();
+        if packets > MAX_PACKETS {
+            return Err(CommandError::Failed(format!(
+                "{name}: the record has more than {MAX_PACKETS} packets: record a shorter run"
+            )));
+        }
+        captures.push((device, seen));
     }
     let arrived = |one: &&Sighting| one.is_outbound == Some(false);
-    let all = || captures.iter().flat_map(|(_, seen, _)| seen);
+    let all = || captures.iter().flat_map(|(_, seen)| seen);
     let (arrivals, of_datagrams): (Vec<Sighting>, Vec<Sighting>) =
         all().filter(arrived).cloned().partition(|one| one.datagram.is_none());
     let network = Datagrams::of(all(), &of_datagrams);
-    let known = receivers(&captures);
+    let known = Receivers::of(&captures);
     let mut lines = Vec::new();
-    for (tag, seen, noted) in &captures {
+    for (device, seen) in &captures {
         let sent: Vec<Sighting> = seen.iter().filter(|one| one.is_outbound == Some(true)).cloned().collect();
-        let ordinals = Ordinals::of(&sent, noted);
+        let ordinals = Ordinals::of(&sent, &device.queue_pairs);
         let (own, own_datagrams): (Vec<Sighting>, Vec<Sighting>) =
             sent.into_iter().partition(|one| one.datagram.is_none());
-        let both = [own, arrivals.clone()];
+        let sources: HashSet<IpAddr> = own.iter().map(|one| one.source).collect();
+        let concerns = |one: &&Sighting| sources.contains(&one.source) || sources.contains(&one.destination);
+        let both = [own, arrivals.iter().filter(concerns).cloned().collect()];
         let sides = Sides::of(&both);
         let mut rules = Rules::default();
         for source in sides.sources() {
             for mut stream in streams(&sides, source) {
                 stream.ordinal = ordinals.of_connected(stream.destination, stream.qpn);
                 stream.own_qpn = ordinals.qpn(stream.ordinal);
-                if !known.contains(&(stream.destination, stream.qpn)) {
+                if !known.have(stream.destination, stream.qpn) {
                     // What arrived from this address is of another process that has it.
                     stream.outcomes = None;
                 }
@@ -93,27 +110,49 @@ pub(crate) fn on_the_way(processes: &[Captured<'_>], rule: &str) -> Result<Vec<S
             }
         }
         network.walk(&own_datagrams, &ordinals, &mut rules);
-        lines.extend(rules.lines(rule, tag));
+        lines.extend(rules.lines(rule, device.tag, device.device));
     }
     Ok(lines)
 }
 
-/// The queue pairs of the recorded processes: what is sent to others arrives where no capture is.
-fn receivers(captures: &[(&str, Vec<Sighting>, String)]) -> HashSet<(IpAddr, u32)> {
-    let mut known = HashSet::new();
-    for (_, seen, noted) in captures {
-        let mut addresses = HashSet::new();
-        for one in seen {
-            match one.is_outbound {
-                Some(true) => addresses.insert(one.source),
-                Some(false) => known.insert((one.destination, one.qpn)) | addresses.insert(one.destination),
-                None => false,
-            };
+/// The queue pairs of the recorded devices: what is sent to others arrives where no capture is.
+#[derive(Default)]
+struct Receivers {
+    /// Those at which something arrived.
+    reached: HashSet<(IpAddr, u32)>,
+    /// The places of the devices that have an address.
+    devices: HashMap<IpAddr, Vec<usize>>,
+    /// What each device has made.
+    made: Vec<HashSet<u32>>,
+}
+
+impl Receivers {
+    fn of(captures: &[(Captured<'_>, Vec<Sighting>)]) -> Receivers {
+        let mut all = Receivers::default();
+        for (place, (device, seen)) in captures.iter().enumerate() {
+            let mut addresses = HashSet::new();
+            for one in seen {
+                match one.is_outbound {
+                    Some(true) => addresses.insert(one.source),
+                    Some(false) => {
+                        all.reached.insert((one.destination, one.qpn)) | addresses.insert(one.destination)
+                    }
+                    None => false,
+                };
+            }
+            for address in addresses {
+                all.devices.entry(address).or_default().push(place);
+            }
+            all.made.push(device.queue_pairs.lines().filter_map(datagrams::made_in).collect());
         }
-        let made = || noted.lines().filter_map(datagrams::made_in);
-        known.extend(addresses.iter().flat_map(|address| made().map(move |qpn| (*address, qpn))));
+        all
     }
-    known
+
+    fn have(&self, address: IpAddr, qpn: u32) -> bool {
+        let made = |place: &usize| self.made.get(*place).is_some_and(|made| made.contains(&qpn));
+        self.reached.contains(&(address, qpn))
+            || self.devices.get(&address).is_some_and(|places| places.iter().any(made))
+    }
 }
 
 fn read(file: &Path) -> Result<Vec<Sighting>, CommandError> {

@@ -103,8 +103,9 @@ impl Rules {
         self.0.push(Done { deed, key, is_planned });
     }
 
-    /// What happened without a plan, as lines of a report of the process with this tag.
-    pub(super) fn lines(&self, rule: &str, tag: &str) -> Vec<String> {
+    /// What happened without a plan, as lines of a report of the process with this tag; `device`: the one
+    /// that sent, if the process has several.
+    pub(super) fn lines(&self, rule: &str, tag: &str, device: Option<&str>) -> Vec<String> {
         let line = |done: &Done| {
             let Key { service, side, qp, opcode, message, packet, transmission, .. } = &done.key;
             let mut fields = serde_json::json!({
@@ -119,6 +120,9 @@ impl Rules {
                 if destination > 0 {
                     fields.insert("destination".to_owned(), destination.into());
                 }
+            }
+            if let (Some(device), Some(fields)) = (device, fields.as_object_mut()) {
+                fields.insert("device".to_owned(), device.into());
             }
             let own = done.deed.in_a_report()?.into_iter().map(|(name, value)| (name.to_owned(), value));
             fields.as_object_mut()?.extend(own);

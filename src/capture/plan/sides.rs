@@ -1,6 +1,6 @@
 //! Which packets were seen where they were sent, which where they arrived, and which of them are the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use super::sighting::Sighting;
@@ -18,20 +18,25 @@ pub(super) struct Sides<'a> {
 impl<'a> Sides<'a> {
     pub(super) fn of(captures: &'a [Vec<Sighting>]) -> Sides<'a> {
         let mut sides = Sides { sent: BTreeMap::new(), arrived: BTreeMap::new(), knows_directions: true };
-        let sources: BTreeSet<IpAddr> = captures.iter().flatten().map(|one| one.source).collect();
-        for source in sources {
-            let of_source = || captures.iter().flatten().filter(|one| one.source == source);
-            if of_source().any(|one| one.is_outbound.is_some()) {
-                let is = |outbound| of_source().filter(|one| one.is_outbound == Some(outbound)).collect();
+        // What each capture has of a source.
+        let mut sources: BTreeMap<IpAddr, Vec<Vec<&'a Sighting>>> = BTreeMap::new();
+        for (place, capture) in captures.iter().enumerate() {
+            for one in capture {
+                let seen = sources.entry(one.source).or_insert_with(|| vec![Vec::new(); captures.len()]);
+                if let Some(seen) = seen.get_mut(place) {
+                    seen.push(one);
+                }
+            }
+        }
+        for (source, mut seen) in sources {
+            let all = || seen.iter().flatten().copied();
+            if all().any(|one| one.is_outbound.is_some()) {
+                let is = |outbound| all().filter(|one| one.is_outbound == Some(outbound)).collect();
                 sides.sent.insert(source, is(true));
                 sides.arrived.insert(source, is(false));
                 continue;
             }
             sides.knows_directions = false;
-            let in_capture = |capture: &'a Vec<Sighting>| -> Vec<&'a Sighting> {
-                capture.iter().filter(|one| one.source == source).collect()
-            };
-            let mut seen: Vec<Vec<&Sighting>> = captures.iter().map(in_capture).collect();
             // What was lost is in the capture of the sender only.
             seen.sort_by_key(|seen| std::cmp::Reverse(seen.len()));
             let mut seen = seen.into_iter();

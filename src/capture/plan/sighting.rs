@@ -11,7 +11,7 @@ use crate::capture::file::{Frame, Reason, for_each_frame};
 use crate::capture::record::{Icrc, Record};
 
 /// Packets that are looked at; a capture may have any number.
-const MAX_PACKETS: usize = 20_000_000;
+pub(super) const MAX_PACKETS: usize = 20_000_000;
 
 /// A packet, where it was captured.
 #[derive(Debug, Clone)]

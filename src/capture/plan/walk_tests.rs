@@ -71,7 +71,7 @@ fn said(captures: &[Vec<Sighting>], source: u8, own_qpn: impl Fn(u32) -> Option<
         stream.own_qpn = own_qpn(stream.qpn);
         walk(&sides, &stream, &mut rules);
     }
-    rules.lines("network", "a").iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    rules.lines("network", "a", None).iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 fn fields(line: &Value, names: &[&str]) -> Vec<Value> {

@@ -80,7 +80,7 @@ impl Adapter {
         let loss = LossWatch::new(device.index());
         config.subscribers.push(Box::new(loss.clone()));
         let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
-        config.subscribers.extend(listening.chain(record::subscriber(settings)));
+        config.subscribers.extend(listening.chain(record::subscriber(settings, device)));
         config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
         if logs(Log::Error) {
             config.log = Some(Box::new(|qp, cause| log_cause(qp.qpn, cause)));
@@ -88,7 +88,8 @@ impl Adapter {
         if logs(Log::Debug) {
             config.steps = Some(Box::new(log::print_step));
         }
-        let tag = record::noted_tag(settings);
+        let all = devices()?;
+        let tag = record::noted_tag(settings, all);
         // Signals are for the application's threads.
         let opening = Opening {
             faults: plan(settings, device)?,
@@ -96,7 +97,7 @@ impl Adapter {
             call_rules: Some(Arc::new(gate::ProcessCalls)),
             fault_log: fault_log(),
             fault_report: capture::report(settings),
-            names_device: devices()?.len() > 1,
+            names_device: all.len() > 1,
             asks_about_calls: false,
             tag: Some(tag),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
@@ -111,7 +112,7 @@ impl Adapter {
             exclusive: false,
             buffer_bytes: None,
             wire: settings.wire,
-            one_of_several: devices()?.len() > 1,
+            one_of_several: all.len() > 1,
             ports: description.addresses_of_ports(),
         };
         let opened =

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use pumice_device::profile::{DeviceDescription, PortProfile, Profile};
+use pumice_device::settings::record;
 use pumice_device::system::interface::interfaces;
 use pumice_transport::types::Gid;
 
@@ -81,16 +82,7 @@ impl Device {
     /// The file that it writes to, where the settings name one for all devices: the first device that one,
     /// the others one beside it with their name in it.
     pub(crate) fn own_file(&self, pattern: &Path) -> PathBuf {
-        if self.index == 0 {
-            return pattern.to_owned();
-        }
-        let mut name = pattern.file_stem().unwrap_or_default().to_owned();
-        name.push(format!("-{}", self.name()));
-        if let Some(extension) = pattern.extension() {
-            name.push(".");
-            name.push(extension);
-        }
-        pattern.with_file_name(name)
+        record::own_file(pattern, self.index, self.name())
     }
 
     /// The device as a C pointer. Programs only read it.

@@ -1,4 +1,5 @@
-//! What a record has of a process besides its packets: its tag, and its queue pairs by ordinal.
+//! What a record has of a process besides its packets: its tag, its devices, and their queue pairs by
+//! ordinal.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,30 +8,34 @@ use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::event::{Event, Subscriber, Topics};
+use pumice_device::settings::record::{self, QUEUE_PAIRS};
 use pumice_device::settings::{Log, Settings};
 use pumice_device::system::cancellation::Uncancelled;
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::QpState;
 
+use super::device::Device;
 use crate::ground::log::log_at;
 
-/// The tag of this process, noted in the record, if there is one: the process may be a child of the program
-/// that was started to be recorded.
-pub(crate) fn noted_tag(settings: &Settings) -> String {
+/// The tag of this process, noted in the record with its devices, if there is one: the process may be a child
+/// of the program that was started to be recorded.
+pub(crate) fn noted_tag(settings: &Settings, devices: &[Device]) -> String {
     let tag = settings.tag_of(std::env::args_os());
     if let Some(folder) = &settings.record {
-        let file = folder.join(format!("{}.tag", process::id()));
+        let names: Vec<&str> = devices.iter().map(Device::name).collect();
         let _whole = Uncancelled::begin();
-        if let Err(error) = std::fs::write(&file, &tag) {
+        if let Err((file, error)) = record::note(folder, process::id(), &tag, &names) {
             complain(&file, &error);
         }
     }
     tag
 }
 
-/// Notes the queue pairs, if there is a record: packets do not say which one of the process sent them.
-pub(crate) fn subscriber(settings: &Settings) -> Option<Box<dyn Subscriber>> {
-    let file = settings.record.as_ref()?.join(format!("{}.qps", process::id()));
+/// Notes the queue pairs of a device, if there is a record: packets do not say which one of the device sent
+/// them.
+pub(crate) fn subscriber(settings: &Settings, device: &Device) -> Option<Box<dyn Subscriber>> {
+    let pattern = settings.record.as_ref()?.join(format!("{}.{QUEUE_PAIRS}", process::id()));
+    let file = device.own_file(&pattern);
     let _whole = Uncancelled::begin();
     // A device that is opened again counts queue pairs from the beginning: what it does is told by the first.
     match File::options().append(true).create(true).open(&file) {
