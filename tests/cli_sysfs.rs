@@ -295,7 +295,8 @@ fn the_gid_table_is_that_of_pumice_devices() {
     let list: serde_json::Value = serde_json::from_str(&list).expect("it is JSON");
     let gids = list[0]["gids"].as_array().expect("a table");
     let script = "cd /sys/class/infiniband/pumice0/ports/1 && for n in $(ls gids | sort -n); do \
-                  cat gid_attrs/types/$n >/dev/null 2>&1 || continue; echo $n $(cat gids/$n) $(cat gid_attrs/ndevs/$n) $(cat gid_attrs/types/$n); done";
+                  cat gid_attrs/types/$n >/dev/null 2>&1 || continue; \
+                  echo $n $(cat gids/$n) $(cat gid_attrs/ndevs/$n) $(cat gid_attrs/types/$n); done";
     let expected: String = gids
         .iter()
         .map(|gid| {

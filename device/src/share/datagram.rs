@@ -41,8 +41,8 @@ pub(super) struct Datagram {
 pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
     let mut control = Control([0; CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast::<c_void>(), iov_len: buffer.len() };
-    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths. musl's has padding, which the kernel
-    // reads as the upper halves of lengths.
+    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths. musl's has padding, which the
+    // kernel reads as the upper halves of lengths.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
