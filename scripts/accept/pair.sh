@@ -61,7 +61,7 @@ fail() {
     printf 'FAIL  %s\n' "$1"
     local file
     for file in "${@:2}"; do
-        sed 's/^/      | /' "$file" | grep -v '|  *$' | tail -n 12 || true
+        sed 's/^/      | /' "$file" | grep -v '|  *$' | tail -n 40 || true
     done
 }
 
