@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use pumice_device::faults::{Fault, WirePlan};
-use pumice_device::port::{FabricConfig, SwitchLink, Topology};
+use pumice_device::port::{FabricConfig, Topology};
 use pumice_device::profile::{Algorithm, CongestionProfile, PortProfile};
 use pumice_transport::qp::Congestion;
 
@@ -63,10 +63,7 @@ impl Network {
     /// DCQCN has no parameters for the rate of its link.
     pub(super) fn congestion(&self, options: &SimOptions, hca: usize) -> Result<Congestion, CommandError> {
         let rate_mbps = match &self.topology {
-            Some(topology) => {
-                let SwitchLink { rate_mbps, .. } = topology.cable(hca);
-                rate_mbps
-            }
+            Some(topology) => topology.cable(hca).rate_mbps,
             None => u32::try_from(options.rate / BITS_PER_MBIT).unwrap_or(u32::MAX),
         };
         let algorithm = match options.congestion {
