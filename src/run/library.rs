@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pumice_device::share::runtime_folder;
+use pumice_device::share::runtime_folder_that;
 
 use super::carried;
 
@@ -88,31 +88,46 @@ fn find_beside(folder: &Path) -> Result<Library, String> {
 pub(super) fn links(library: &Library) -> Result<PathBuf, String> {
     let object = library.path.as_path();
     // The loader would read something else into these.
-    let fit = |folder: &Path| !folder.as_os_str().as_bytes().iter().any(|b| matches!(b, b':' | b';' | b'$'));
-    let beside = object.parent().map(|home| home.join(LINKS_FOLDER)).filter(|folder| fit(folder));
+    let fits = |folder: &Path| !has_any(folder, b":;$");
+    let beside = object.parent().map(|home| home.join(LINKS_FOLDER)).filter(|folder| fits(folder));
     let target = Path::new("..").join(OBJECT);
     // Looked at before anything is written there: another user may have made it.
     if let Some(folder) = beside
         && (!library.is_built || make(&folder, 0o755).is_ok())
         && is_as_safe(&folder, object)
-        && (is_full(&folder, &target) || (library.is_built && fill(&folder, &target).is_ok()))
+        && (is_full(&folder, &target) || (library.is_built && fill(&folder, &NAMES, &target).is_ok()))
     {
         return Ok(folder);
     }
-    let runtime = runtime_folder().map_err(|error| error.to_string())?;
+    links_elsewhere(object, &NAMES, fits)
+}
+
+/// The object's path, or one in this user's runtime folder that leads to it where the loader would read two
+/// names into its own.
+///
+/// # Errors
+/// There is no such folder.
+pub(super) fn preloadable(object: &Path) -> Result<PathBuf, String> {
+    let fits = |path: &Path| !has_any(path, b" :$");
+    match object.file_name().and_then(OsStr::to_str) {
+        Some(name) if !fits(object) => Ok(links_elsewhere(object, &[name], fits)?.join(name)),
+        _ => Ok(object.to_owned()),
+    }
+}
+
+fn has_any(path: &Path, bytes: &[u8]) -> bool {
+    path.as_os_str().as_bytes().iter().any(|byte| bytes.contains(byte))
+}
+
+/// A folder of this user's, with a path that `fits`, in which links with these names lead to the object.
+fn links_elsewhere(object: &Path, names: &[&str], fits: impl Fn(&Path) -> bool) -> Result<PathBuf, String> {
+    let runtime = runtime_folder_that(fits).map_err(|error| error.to_string())?;
     let mut hasher = std::hash::DefaultHasher::new();
     object.hash(&mut hasher);
     let folder = runtime.join(format!("links-{:016x}", hasher.finish()));
-    if !fit(&folder) {
-        return Err(format!(
-            "the loader cannot search {}: set XDG_RUNTIME_DIR to a folder without ':', ';' and '$' in its \
-            name",
-            folder.display()
-        ));
-    }
-    make(&folder, 0o700)
-        .and_then(|()| fill(&folder, object))
-        .map_err(|error| format!("links to {OBJECT} cannot be made in {}: {error}", folder.display()))?;
+    make(&folder, 0o700).and_then(|()| fill(&folder, names, object)).map_err(|error| {
+        format!("links to {} cannot be made in {}: {error}", object.display(), folder.display())
+    })?;
     Ok(folder)
 }
 
@@ -131,8 +146,8 @@ fn is_full(folder: &Path, target: &Path) -> bool {
 }
 
 /// Makes the links as far as they are not there. Other processes may be doing the same.
-fn fill(folder: &Path, target: &Path) -> io::Result<()> {
-    for name in NAMES {
+fn fill(folder: &Path, names: &[&str], target: &Path) -> io::Result<()> {
+    for name in names {
         let link = folder.join(name);
         if fs::read_link(&link).is_ok_and(|found| found == target) {
             continue;
@@ -213,6 +228,29 @@ mod tests {
             assert_eq!(find_beside(&bin), Ok(Library { path, is_built }));
         }
         fs::remove_dir_all(&top).unwrap();
+    }
+
+    #[test]
+    fn the_loader_gets_paths_that_it_reads_as_one() {
+        let plain = scratch("plain").join("p.so");
+        assert_eq!(preloadable(&plain), Ok(plain));
+        for name in ["a b", "a:b", "a$b"] {
+            let top = scratch("odd").join(name);
+            fs::create_dir_all(&top).unwrap();
+            let object = top.join(OBJECT);
+            fs::write(&object, "object").unwrap();
+            let [preload, links] = [
+                preloadable(&object).unwrap(),
+                links(&Library { path: object.clone(), is_built: true }).unwrap().join(NAMES[0]),
+            ];
+            assert!(!has_any(&preload, b" :$") && !has_any(&links, b":;$"), "{preload:?} {links:?}");
+            assert_eq!(fs::read(&preload).unwrap(), b"object");
+            assert_eq!(fs::read(&links).unwrap(), b"object");
+            // The same again.
+            assert_eq!(preloadable(&object), Ok(preload.clone()));
+            fs::remove_dir_all(preload.parent().unwrap()).unwrap();
+            fs::remove_dir_all(&top).unwrap();
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::process::Command;
 
 use pumice_device::settings::{Log, Settings};
 
+use super::library;
 use super::options::RunOptions;
 use super::sysfs;
 
@@ -86,7 +87,7 @@ fn show_device(settings: &Settings, object: &Path, command: &mut Command) -> Res
 /// The preload that an option needs, where it is built or installed with libpumice.so.
 ///
 /// # Errors
-/// It is not there, or where the loader cannot take it from.
+/// It is not there, or no name that the loader can read leads to it.
 fn find(option: &str, name: &str, object: &Path) -> Result<PathBuf, String> {
     let preload = find_beside(object, name).ok_or_else(|| {
         format!(
@@ -95,14 +96,7 @@ fn find(option: &str, name: &str, object: &Path) -> Result<PathBuf, String> {
             object.display()
         )
     })?;
-    // The loader would read two names into these.
-    if preload.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
-        return Err(format!(
-            "the loader cannot preload {}: move it to a folder without ' ', ':' and '$' in its name",
-            preload.display()
-        ));
-    }
-    Ok(preload)
+    library::preloadable(&preload)
 }
 
 fn find_beside(object: &Path, name: &str) -> Option<PathBuf> {

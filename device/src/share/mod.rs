@@ -91,7 +91,7 @@ pub use giving::{Obeyed, order};
 pub use inspecting::{Inspected, inspect, inspect_first};
 pub use medium::Medium;
 pub use member_index::MemberIndex;
-pub use places::runtime_folder;
+pub use places::{runtime_folder, runtime_folder_that};
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
 pub use report::{Report, reports};
 pub use switches::switches;

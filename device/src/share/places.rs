@@ -48,6 +48,14 @@ pub fn runtime_folder() -> Result<PathBuf, ShareError> {
     find().map(|place| place.folder)
 }
 
+/// The same for what cannot use every path: the first place whose path `fits`.
+///
+/// # Errors
+/// See [`ShareError`].
+pub fn runtime_folder_that(fits: impl Fn(&Path) -> bool) -> Result<PathBuf, ShareError> {
+    Surroundings::of_this_process().without(|path| !fits(path)).find().map(|place| place.folder)
+}
+
 /// Other places of this user's with a file of this name: processes that were told another one may be there.
 pub(super) fn others(than: &Path, name: &str) -> Vec<PathBuf> {
     let places = Surroundings::of_this_process();
@@ -87,6 +95,12 @@ impl Surroundings {
             home: path("HOME"),
             boot: boot.chars().filter(char::is_ascii_hexdigit).take(12).collect(),
         }
+    }
+
+    /// The same without the folders of the environment that are `unfit`.
+    fn without(self, unfit: impl Fn(&Path) -> bool) -> Surroundings {
+        let [given, home] = [self.given, self.home].map(|parent| parent.filter(|path| !unfit(path)));
+        Surroundings { given, home, ..self }
     }
 
     fn find(&self) -> Result<Place, ShareError> {
@@ -282,6 +296,10 @@ mod tests {
         assert_eq!(scene.find(&here).0, format!("run/{}/pumice", here.uid));
         let others: Vec<PathBuf> = here.existing().collect();
         assert_eq!(others.len(), 3, "{others:?}");
+        here.given = Some(scene.0.join("given"));
+        let without = here.without(|path| path.ends_with("given") || path.ends_with("home"));
+        assert_eq!(scene.find(&without).0, format!("run/{}/pumice", without.uid));
+        assert_eq!(without.home, None);
     }
 
     #[test]
