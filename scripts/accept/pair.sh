@@ -2,6 +2,10 @@
 # Sourced. Where the two processes are is the `place`: two loopback addresses of their own unless something else is said.
 # shellcheck shell=bash
 
+# How the script was begun, to begin it once more.
+script=$(realpath "$0")
+begun_in=$PWD
+declare -p begun_with >/dev/null 2>&1 || begun_with=("$@")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 # Each script has a folder of its own, so that several may run at once.
@@ -18,8 +22,14 @@ holders=()
 # The launcher, the objects, and libpumice.so under all the names that programs ask for, for those who do without a launcher.
 # Every script builds the whole workspace with the same features: for a few packages Cargo would choose other features of
 # the crates that they share, and compile the device once more.
+# Then the script begins once more, in a network and a runtime folder of its own: what it installs and fetches comes before this.
 build_libraries() {
-    cargo build --quiet --release --workspace --no-default-features
+    [[ -n ${PUMICE_ACCEPT_BUILT:-} ]] || cargo build --quiet --release --workspace --no-default-features
+    if [[ -z ${PUMICE_ISOLATED:-} ]]; then
+        local isolated=$PWD/scripts/isolated
+        cd "$begun_in"
+        PUMICE_ACCEPT_BUILT=yes exec "$isolated" "$script" ${begun_with[@]+"${begun_with[@]}"}
+    fi
     pumice=$target_dir/release/pumice
     libraries=$target_dir/accept/lib
     rm -rf "$logs"
@@ -49,6 +59,11 @@ need() {
     printf '**** NOTHING WAS TRIED: there is no %s: apt-get install %s\n' "$1" "$2" >&2
     [[ -z ${PUMICE_ACCEPT_REQUIRED:-} ]]
     exit
+}
+
+# wish PROGRAM-OR-FILE PACKAGE: the same where something can be tried without it.
+wish() {
+    command -v "$1" >/dev/null || [[ -e $1 ]] || install "$2" || true
 }
 
 pass() {

@@ -10,7 +10,8 @@ use super::modules::Modules;
 use super::tree::{kept_files, root, sources};
 
 /// What may be at the top.
-const TOP: [&str; 21] = [
+const TOP: [&str; 22] = [
+    ".cargo",
     ".ci",
     ".github",
     ".gitignore",
