@@ -181,13 +181,13 @@ fn ping_pong(runtime: &Path, address: &str) -> bool {
     let words = ["ibv_rc_pingpong", "-d", "pumice0", "-g", "0", "-n", "100", "-p", &port];
     let run = |host: Option<&str>| {
         let mut command = pumice(runtime);
-        command.args(["--addr", address, "--", "timeout", "30"]).args(words).args(host);
+        command.args(["--addr", address, "--", "timeout", "120"]).args(words).args(host);
         command
     };
     let mut server = run(None).stdout(std::process::Stdio::null()).spawn().expect("the program can be run");
     // It tries again until the server listens.
     let client = || run(Some("127.0.0.1")).output().is_ok_and(|output| output.status.success());
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(25);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(100);
     while !client() {
         assert!(std::time::Instant::now() < end, "no ping-pong");
     }

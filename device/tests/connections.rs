@@ -94,8 +94,8 @@ impl Node {
                 return event;
             }
             let fd = self.channel.as_fd().as_raw_fd();
-            let woken = wait_readable(&[fd], None, Some(Duration::from_secs(30))).unwrap();
-            assert!(woken, "no event within half a minute");
+            let woken = wait_readable(&[fd], None, Some(Duration::from_secs(60))).unwrap();
+            assert!(woken, "no event within a minute");
         }
     }
 

@@ -178,7 +178,7 @@ fn commands(text: &str) -> String {
 fn script(blocks: &[Block], folder: &Path, skipped: &mut Vec<String>) -> String {
     let mut script = PROLOGUE.to_owned();
     let folder = folder.display();
-    let _ = writeln!(script, "cd {folder}/work\nexport PAGES={folder}");
+    let _ = writeln!(script, "cd '{folder}/work'\nexport PAGES='{folder}'");
     let uses = |name: &str| {
         let program = format!("./{name}");
         blocks.iter().any(|block| block.text.contains(&program) || block.remark.contains(&program))
@@ -201,7 +201,7 @@ fn script(blocks: &[Block], folder: &Path, skipped: &mut Vec<String>) -> String 
             ));
             break;
         }
-        let _ = writeln!(script, "echo {number} >>{folder}/begun");
+        let _ = writeln!(script, "echo {number} >>'{folder}/begun'");
         for before in block.all_said("first") {
             let _ = writeln!(script, "{}", commands(before));
         }
@@ -223,7 +223,7 @@ fn script(blocks: &[Block], folder: &Path, skipped: &mut Vec<String>) -> String 
         let end = if block.remark.contains("servers go on") { "stopped" } else { "ended" };
         let _ = writeln!(
             script,
-            "{{\n{}{last}{end}\n}} </dev/null >{folder}/out/{number} 2>&1",
+            "{{\n{}{last}{end}\n}} </dev/null >'{folder}/out/{number}' 2>&1",
             commands(&before)
         );
     }

@@ -8,7 +8,7 @@ use pumice_verbs::{
     RcQueuePair, RecvRequest, Result, SendRequest,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device, and what every program needs.
 pub(crate) struct End {
