@@ -92,7 +92,7 @@ fn listed(count: Option<&str>) -> Result<Vec<Listed>, CommandError> {
         let guid = device.guid(is_only, &found, &table);
         let of_port = |(number, _)| {
             let own = table.iter().filter(|entry| entry.port_num == number).enumerate();
-            own.map(|(index, entry)| shown(index, entry, &found)).collect()
+            own.map(|(index, entry)| shown(entry.first_index as usize + index, entry, &found)).collect()
         };
         let ports = (1..).zip(device.ports()).map(of_port).collect();
         Ok(Listed { device, guid, ports })

@@ -285,6 +285,14 @@ fn questions_through_netlink_are_answered() {
     }
     assert_eq!(printed(&mut run(&["rdma", "resource", "show", "qp"])), "");
     assert!(!run(&["rdma", "link", "show", "other/1"]).output().expect("it runs").status.success());
+    // What scripts for rdma_rxe begin and end with.
+    for words in [&["add", "soft_1", "type", "rxe", "netdev", "lo"][..], &["delete", "soft_1"]] {
+        assert_eq!(printed(run(&["rdma", "link"]).args(words)), "");
+    }
+    let other =
+        run(&["rdma", "link", "add", "rxe7", "type", "rxe", "netdev", "lo"]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(!other.status.success() && said.contains("\"pumice run --device rxe7\"\n"), "{said}");
     fs::remove_dir_all(&runtime).expect("a folder of ours");
 }
 

@@ -78,6 +78,7 @@ pub(super) const CM_EVENTS: &[Entry] = &[
             "No RoCE device is at the address, or its host is down.",
             "A firewall drops UDP port 4791 on either side.",
             "The listening process is stopped.",
+            "A fault plan: a rule `unreachable`.",
         ],
         &[
             "`pumice doctor` on the peer.",
@@ -147,8 +148,8 @@ pub(super) const CM_EVENTS: &[Entry] = &[
         "ADDR_CHANGE",
         14,
         "The hardware address that the id uses has changed.",
-        &["pumice never raises this event."],
-        &["Asynchronous events: IBV_EVENT_GID_CHANGE."],
+        &["A fault plan: `event kind=addr-change`. On Linux, another part of a bond became active."],
+        &["Resolve the address again, and connect again: the connection leads to the adapter of before."],
     ),
     event(
         "TIMEWAIT_EXIT",

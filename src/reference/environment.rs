@@ -52,6 +52,8 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
         Sentence("Set by `pumice run --check-exit`: where the program leaves word that it has findings"),
     ),
     (settings::WIRE, Opt("--wire")),
+    (settings::GID_INDEX, Opt("--gid-index")),
+    (settings::MEMLOCK, Opt("--memlock")),
     (
         settings::LINK,
         Sentence(

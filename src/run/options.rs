@@ -147,6 +147,14 @@ pub(crate) struct RunOptions {
     /// may use it, which tcpdump does not see), or udp [default: auto]
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<String>,
+    /// Index of the first address in the GID table, where it is not 0: recipes for ConnectX adapters say 3
+    #[arg(long, value_name = "N")]
+    pub(crate) gid_index: Option<String>,
+    /// Refuse regions (ENOMEM) with which registered memory would be more than may be locked, as an adapter's
+    /// driver does: this size, as in 64KiB, or what `ulimit -l` shows
+    #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "ulimit")]
+    pub(crate) memlock: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
     /// Put the device behind the switches of this TOML file, which it shares with all programs that name the
@@ -200,6 +208,8 @@ impl RunOptions {
             text(settings::TAG, &self.tag),
             text(settings::LOG, &self.log),
             text(settings::WIRE, &self.wire),
+            text(settings::GID_INDEX, &self.gid_index),
+            text(settings::MEMLOCK, &self.memlock),
             text(settings::TRACE_LIMIT, &self.trace_limit),
         ]
         .into_iter()
@@ -261,6 +271,8 @@ impl RunOptions {
             settings::CHECK_FORMAT => ("--check-format", self.check.check_format.is_some()),
             settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
             settings::WIRE => ("--wire", self.wire.is_some()),
+            settings::GID_INDEX => ("--gid-index", self.gid_index.is_some()),
+            settings::MEMLOCK => ("--memlock", self.memlock.is_some()),
             settings::TOPOLOGY => ("--topology", self.topology.is_some()),
             settings::LINK => return self.link.option(),
             settings::LOG => ("--log", self.log.is_some()),

@@ -22,13 +22,15 @@ pub struct GidEntry {
     pub mtu: Mtu,
     /// The port of the device that has it, from 1.
     pub port_num: u8,
+    /// The first place of the table that it may have.
+    pub first_index: u32,
 }
 
 impl GidEntry {
     /// The entry of an IP address, of port 1.
     pub fn new(ip: IpAddr, interface: &str, interface_index: u32, mtu: Mtu) -> GidEntry {
         let interface = interface.to_owned();
-        GidEntry { gid: Gid::from(ip), ip, interface, interface_index, mtu, port_num: 1 }
+        GidEntry { gid: Gid::from(ip), ip, interface, interface_index, mtu, port_num: 1, first_index: 0 }
     }
 
     /// The same of another port.
@@ -77,7 +79,11 @@ impl GidTable {
             *known = entry;
             return Ok(changed);
         }
-        if let Some(free) = self.entries.iter_mut().find(|place| place.is_none()) {
+        let first = entry.first_index.min(GidTable::LEN - 1) as usize;
+        if self.entries.len() < first {
+            self.entries.resize(first, None);
+        }
+        if let Some(free) = self.entries.iter_mut().skip(first).find(|place| place.is_none()) {
             *free = Some(entry);
         } else if self.entries.len() < GidTable::LEN as usize {
             self.entries.push(Some(entry));
@@ -212,6 +218,19 @@ mod tests {
         assert_eq!(table.add(entry("10.0.0.9")), Ok(true));
         assert_eq!(table.index_of(entry("10.0.0.9").gid), Some(1));
         assert_eq!(table.iter().map(|(index, _)| index).collect::<Vec<_>>(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn a_table_may_begin_behind_empty_places() {
+        let mut table = GidTable::new();
+        for ip in ["10.0.0.1", "10.0.0.2"] {
+            assert_eq!(table.add(GidEntry { first_index: 3, ..entry(ip) }), Ok(true));
+        }
+        assert_eq!(table.iter().map(|(index, _)| index).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(table.entry(0).unwrap_err().errno(), libc::ENODATA);
+        assert!(table.remove(entry("10.0.0.1").gid));
+        assert_eq!(table.add(GidEntry { first_index: 3, ..entry("10.0.0.3") }), Ok(true));
+        assert_eq!(table.index_of(entry("10.0.0.3").gid), Some(3));
     }
 
     #[test]

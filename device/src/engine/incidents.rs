@@ -76,6 +76,10 @@ impl Engine {
                 self.port.change_link(&LinkChange::Restored);
             }
             Incident::GidMove { port, from, to } => resources.move_gid(port, from, to),
+            Incident::AddrChange { port } => {
+                resources.presence.change_address();
+                self.raise_of_port(port, AsyncEventType::GidChange);
+            }
             Incident::Disconnect => self.disconnect(qpn, now_ns),
             Incident::LidChange { port } => self.raise_of_port(port, AsyncEventType::LidChange),
             Incident::PkeyChange { port } => self.raise_of_port(port, AsyncEventType::PkeyChange),

@@ -67,6 +67,9 @@ pub enum Fault {
         /// What the peer says with it.
         private_data: RejData,
     },
+    /// It is a request for a connection or of a service id, which does not leave: its sender gives up at once, as
+    /// if no answer had come until the last time-out. The simulated network loses it and tells nothing.
+    Unreachable,
     /// Before it leaves, this happens to the device: a reliable queue pair waits until all before it is
     /// acknowledged. A packet of an unreliable service leaves first. The simulated network does nothing.
     Happen(Incident),
@@ -152,6 +155,7 @@ impl Fault {
             Fault::Refuse { .. } | Fault::Notify => "answer",
             Fault::Happen(_) => "event",
             Fault::Reject { .. } => "reject",
+            Fault::Unreachable => "unreachable",
             Fault::Partition { .. } => "partition",
         }
     }
@@ -202,6 +206,7 @@ impl Fault {
             Fault::Refuse { syndrome } => Fate { refused: Some(syndrome), ..Fate::LOST },
             Fault::Notify => Fate { notified: true, ..none },
             Fault::Reject { reason, .. } => Fate { rejected: Some(reason), ..Fate::LOST },
+            Fault::Unreachable => Fate { unanswered: true, ..Fate::LOST },
             Fault::Happen(_) => Fate { halted: true, ..Fate::LOST },
         })
     }

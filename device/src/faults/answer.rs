@@ -122,6 +122,7 @@ impl PacketRule {
         let can_meet = match self.fault {
             Fault::Refuse { .. } | Fault::Notify => can_be_answered(key),
             Fault::Reject { .. } => key.class == PacketClass::Req,
+            Fault::Unreachable => matches!(key.class, PacketClass::Req | PacketClass::SidrReq),
             Fault::Happen(_) => key.side == Side::Requester && REQUESTS.contains(&key.class),
             _ => true,
         };
@@ -155,12 +156,15 @@ impl PacketRule {
 }
 
 impl PacketRule {
-    /// What is rejected is a request for a connection.
-    pub(super) fn check_rejection(&self) -> Result<(), String> {
+    /// What is rejected, or gets no answer, is a request of the connection manager: one of these.
+    pub(super) fn check_rejection(&self, requests: &[PacketClass]) -> Result<(), String> {
         let PacketSelector { opcode, service, side, .. } = &self.selector;
-        if let Some(class) = opcode.iter().find(|class| **class != PacketClass::Req) {
+        if let Some(class) = opcode.iter().find(|class| !requests.contains(class)) {
+            let word = self.fault.kind();
+            let names: Vec<&str> = requests.iter().map(|request| request.name()).collect();
             return Err(format!(
-                "requests for connections are rejected, not {}: write opcode=req",
+                "{word} is for {}, not for {}: write opcode=req",
+                names.join(" and "),
                 class.name()
             ));
         }

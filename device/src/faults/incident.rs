@@ -79,6 +79,12 @@ pub enum Incident {
         /// Its place from now on; what was there takes the other one.
         to: u32,
     },
+    /// The network's addresses lead to another adapter, as when the active part of a bond fails: GID_CHANGE, and
+    /// RDMA_CM_EVENT_ADDR_CHANGE of each identifier on the device. Packets go on as before.
+    AddrChange {
+        /// Which port of the device, from 1.
+        port: u8,
+    },
     /// LID_CHANGE, and nothing else.
     LidChange {
         /// Which port of the device, from 1.
@@ -122,7 +128,7 @@ pub(super) struct Details {
 }
 
 /// The words for the kinds.
-const KINDS: [&str; 19] = [
+const KINDS: [&str; 20] = [
     "cq-error",
     "srq-limit",
     "srq-error",
@@ -136,6 +142,7 @@ const KINDS: [&str; 19] = [
     "link",
     "link-restore",
     "gid-move",
+    "addr-change",
     "lid-change",
     "pkey-change",
     "disconnect",
@@ -169,6 +176,7 @@ impl Incident {
             Incident::Link { .. } => "link",
             Incident::LinkRestore => "link-restore",
             Incident::GidMove { .. } => "gid-move",
+            Incident::AddrChange { .. } => "addr-change",
             Incident::LidChange { .. } => "lid-change",
             Incident::PkeyChange { .. } => "pkey-change",
             Incident::Disconnect => "disconnect",
@@ -207,9 +215,10 @@ impl Incident {
             Incident::Unplug { for_ns } => Details { for_ns, ..none },
             Incident::SpeedChange { port, speed, width } => Details { speed, width, ..at(port) },
             Incident::GidMove { port, from, to } => Details { object: Some(from), to: Some(to), ..at(port) },
-            Incident::PortUp { port } | Incident::LidChange { port } | Incident::PkeyChange { port } => {
-                at(port)
-            }
+            Incident::PortUp { port }
+            | Incident::AddrChange { port }
+            | Incident::LidChange { port }
+            | Incident::PkeyChange { port } => at(port),
             Incident::Link { words, for_ns } => Details { link: Some(words), for_ns, ..none },
             Incident::Freeze { for_ns } => Details { for_ns: Some(for_ns), ..none },
             _ => none,
@@ -261,6 +270,7 @@ impl Incident {
                 }
                 Incident::GidMove { port, from: object, to }
             }
+            "addr-change" => Incident::AddrChange { port },
             "lid-change" => Incident::LidChange { port },
             "pkey-change" => Incident::PkeyChange { port },
             "disconnect" => Incident::Disconnect,
@@ -303,6 +313,7 @@ impl Incident {
                 | "cable-pull"
                 | "speed-change"
                 | "gid-move"
+                | "addr-change"
                 | "lid-change"
                 | "pkey-change"
         )

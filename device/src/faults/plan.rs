@@ -555,7 +555,8 @@ fn check_fault(rule: &PacketRule) -> Result<(), String> {
         }
         Fault::Refuse { .. } | Fault::Notify => rule.check_answer(),
         Fault::Happen(_) => rule.check_incident(),
-        Fault::Reject { .. } => rule.check_rejection(),
+        Fault::Reject { .. } => rule.check_rejection(&[PacketClass::Req]),
+        Fault::Unreachable => rule.check_rejection(&[PacketClass::Req, PacketClass::SidrReq]),
         _ => Ok(()),
     }
 }

@@ -120,6 +120,7 @@ const fn kind(fault: &Fault) -> u64 {
         Fault::Happen(_) => 13,
         Fault::Reject { .. } => 14,
         Fault::Note => 15,
+        Fault::Unreachable => 16,
     }
 }
 

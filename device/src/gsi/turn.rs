@@ -189,6 +189,9 @@ impl Gsi {
             let said = faults.rejection();
             self.reject_in_peers_name(out, req, (RejectReason(reason), said), faults.now_ns());
         }
+        if fate.unanswered {
+            self.leave_unanswered(&message, faults.now_ns());
+        }
     }
 
     /// A request for a connection is answered by a REJ as if from its peer.
@@ -214,6 +217,18 @@ impl Gsi {
         self.subscribers.emit(&Event::CmReceived { message: &message });
         // If it changes nothing, the request is lost, and comes again.
         let _ = self.cm.handle_mad(&out.route, &message.emit(transaction), now_ns);
+        self.deliver(now_ns);
+    }
+
+    /// A request of the connection manager gets no answer, and its sender learns it now.
+    #[cold]
+    fn leave_unanswered(&mut self, message: &CmMessage, now_ns: u64) {
+        let id = match message {
+            CmMessage::Req(req) => req.local_id,
+            CmMessage::SidrReq(req) => req.request_id,
+            _ => return,
+        };
+        self.cm.abandon(id, now_ns);
         self.deliver(now_ns);
     }
 

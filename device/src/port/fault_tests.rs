@@ -83,6 +83,7 @@ const NOTHING: Fate = Fate {
     halted: false,
     note: 0,
     rejected: None,
+    unanswered: false,
 };
 const TWICE: Fate = Fate { copies: 1, ..NOTHING };
 

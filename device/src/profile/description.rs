@@ -117,6 +117,7 @@ impl Profile {
             max_message_bytes: self.port.max_message_bytes,
             speed: own.speed.unwrap_or(self.port.speed),
             width: own.width.unwrap_or(self.port.width),
+            first_gid_index: self.port.first_gid_index,
             pkeys: own.pkeys.clone().unwrap_or_else(|| self.port.pkeys.clone()),
         }
     }

@@ -149,7 +149,13 @@ impl Settings {
                 pci_address: own.pci_address.clone(),
             })
         });
-        let described = described.collect::<Result<Vec<DeviceDescription>, SettingError>>()?;
+        let mut described = described.collect::<Result<Vec<DeviceDescription>, SettingError>>()?;
+        if let Some(index) = self.gid_index {
+            for device in &mut described {
+                device.profile.port.first_gid_index = index;
+                device.second_port.iter_mut().for_each(|port| port.profile.first_gid_index = index);
+            }
+        }
         self.check_apart(&described)?;
         described.iter().try_for_each(|one| self.check_link(one))?;
         Ok(described)
@@ -274,7 +280,10 @@ fn entries_of(
         let value = address.map(|address| address.to_string()).unwrap_or_default();
         SettingError::new(ADDR, value, problem).with_errno(libc::EADDRNOTAVAIL)
     })?;
-    entries.iter_mut().for_each(|entry| entry.mtu = entry.mtu.min(port.max_mtu));
+    for entry in &mut entries {
+        entry.mtu = entry.mtu.min(port.max_mtu);
+        entry.first_index = port.first_gid_index;
+    }
     Ok(entries)
 }
 

@@ -6,6 +6,9 @@ use serde::{Deserialize, Deserializer, de};
 use crate::addresses::pkey_table::PkeyTable;
 pub use crate::ground::link_rate::{Speed, Width};
 
+/// Highest index of the first address: sysfs shows this place, empty or not.
+pub const MAX_FIRST_GID_INDEX: u32 = 7;
+
 /// The port of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -20,6 +23,8 @@ pub struct PortProfile {
     /// Lanes; only reported.
     #[serde(deserialize_with = "width")]
     pub width: Width,
+    /// Index of the first address in the GID table.
+    pub first_gid_index: u32,
     /// Partition keys by index.
     pub pkeys: Vec<u16>,
 }
@@ -31,6 +36,7 @@ impl Default for PortProfile {
             max_message_bytes: 1 << 31,
             speed: Speed::Sdr,
             width: Width::ONE,
+            first_gid_index: 0,
             pkeys: vec![PkeyTable::DEFAULT],
         }
     }

@@ -1,4 +1,4 @@
-//! Whether the device is there, or a fault plan has pulled it out.
+//! Whether the device is there, or a fault plan has pulled it out or moved its addresses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Presence {
     /// When it is back, in ns of the device's clock, plus one; 0: it has not left.
     back: AtomicU64,
+    /// How often the network's addresses were led to another adapter.
+    address_changes: AtomicU64,
 }
 
 impl Presence {
@@ -14,6 +16,15 @@ impl Presence {
     pub(crate) fn leave(&self, back_ns: u64) -> bool {
         let back = back_ns.saturating_add(1);
         self.back.compare_exchange(0, back, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    pub(crate) fn change_address(&self) {
+        self.address_changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often a fault plan has led the network's addresses to another adapter.
+    pub fn address_changes(&self) -> u64 {
+        self.address_changes.load(Ordering::Acquire)
     }
 
     /// When the device is back, if it has left, in ns of its clock; `u64::MAX`: never.

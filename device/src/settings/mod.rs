@@ -8,6 +8,7 @@ mod check;
 mod error;
 mod faults;
 mod log;
+mod memlock;
 pub mod record;
 mod wire;
 
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use fnv::FnvHasher;
 
 use crate::ground::quantity::size;
+use crate::profile::MAX_FIRST_GID_INDEX;
 
 pub use crate::ground::link_words::{LinkSettings, WaySettings};
 pub use crate::ground::probability::probability_ppm;
@@ -27,6 +29,7 @@ use crate::ground::similar::similar;
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings};
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
+pub use memlock::Memlock;
 pub use wire::Wire;
 
 /// The local address of the device; of several devices one each, with commas between them.
@@ -63,6 +66,10 @@ pub const PROFILE: &str = "PUMICE_PROFILE";
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 /// How packets reach other processes of this host.
 pub const WIRE: &str = "PUMICE_WIRE";
+/// Index of the first address in the GID table.
+pub const GID_INDEX: &str = "PUMICE_GID_INDEX";
+/// How much memory the program may register.
+pub const MEMLOCK: &str = "PUMICE_MEMLOCK";
 /// The link of the devices.
 pub const LINK: &str = "PUMICE_LINK";
 /// File with the switches between this user's processes on this host.
@@ -73,7 +80,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 26] = [
+pub const VARIABLES: [&str; 28] = [
     ADDR,
     DEVICE,
     DEVICES,
@@ -96,6 +103,8 @@ pub const VARIABLES: [&str; 26] = [
     CHECK_SUPPRESS,
     CHECK_MARK,
     WIRE,
+    GID_INDEX,
+    MEMLOCK,
     LINK,
     TOPOLOGY,
     LOG,
@@ -168,6 +177,10 @@ pub struct Settings {
     pub check: Option<CheckSettings>,
     /// How packets reach other processes of this host.
     pub wire: Wire,
+    /// Index of the first address in the GID table; that of the profile when none.
+    pub gid_index: Option<u32>,
+    /// How much memory the program may register; `None`: as much as it likes.
+    pub memlock: Option<Memlock>,
     /// The link of each device; what it does not say, the profile does.
     pub link: LinkSettings,
     /// The same as it was written.
@@ -221,6 +234,8 @@ impl Settings {
             call_report: path(CALL_REPORT).map(PathBuf::from),
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
+            gid_index: text(GID_INDEX)?.map(|value| gid_index(&value)).transpose()?,
+            memlock: text(MEMLOCK)?.map(|value| memlock(&value)).transpose()?,
             link_text: text(LINK)?.unwrap_or_default(),
             topology: path(TOPOLOGY).map(PathBuf::from),
             link: text(LINK)?.map_or_else(|| Ok(LinkSettings::default()), |value| link(&value))?,
@@ -326,6 +341,16 @@ fn loss(value: &str) -> Result<u32, SettingError> {
 
 fn wire(value: String) -> Result<Wire, SettingError> {
     Wire::parse(&value).map_err(|problem| SettingError::new(WIRE, value, problem))
+}
+
+fn gid_index(value: &str) -> Result<u32, SettingError> {
+    let index = value.parse().ok().filter(|index| *index <= MAX_FIRST_GID_INDEX);
+    let problem = || format!("the index of the first address is 0 to {MAX_FIRST_GID_INDEX}");
+    index.ok_or_else(|| SettingError::new(GID_INDEX, value, problem()))
+}
+
+fn memlock(value: &str) -> Result<Memlock, SettingError> {
+    Memlock::parse(value).map_err(|problem| SettingError::new(MEMLOCK, value, problem))
 }
 
 fn link(value: &str) -> Result<LinkSettings, SettingError> {

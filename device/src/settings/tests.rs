@@ -50,8 +50,11 @@ fn every_variable_is_understood() {
         (CHECK, "perf"),
         (CHECK_FORMAT, "sarif"),
         (LOG, "debug"),
+        (MEMLOCK, "64KiB"),
     ])
     .unwrap();
+    assert_eq!(settings.memlock, Some(Memlock::Bytes(65_536)));
+    assert_eq!(parse(&[(MEMLOCK, "ulimit")]).unwrap().memlock, Some(Memlock::Ulimit));
     assert_eq!(settings.addresses, ["127.0.0.9".parse::<IpAddr>().unwrap()]);
     assert_eq!(settings.device.as_deref(), Some("mlx5_0"));
     assert_eq!((settings.loss_ppm, settings.seed), (10_000, Some(16)));

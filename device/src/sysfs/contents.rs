@@ -163,13 +163,15 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>, port_num: u8, prof
     for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "hw_counters"] {
         tree.folder(format!("{top}/{folder}"));
     }
-    for (index, entry) in device.gids_of(port_num).enumerate() {
+    let first = device.gids_of(port_num).next().map_or(0, |entry| entry.first_index as usize);
+    let places = first..first + device.gids_of(port_num).count();
+    for (index, entry) in places.clone().zip(device.gids_of(port_num)) {
         tree.file(format!("{top}/gids/{index}"), groups(&entry.gid.0));
         tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
         tree.file(format!("{top}/gid_attrs/ndevs/{index}"), device.interface_of(entry).0);
     }
     // Of a place without an address Linux refuses to read the attributes.
-    for index in device.gids_of(port_num).count()..SHOWN_GIDS {
+    for index in (0..first).chain(places.end..SHOWN_GIDS) {
         tree.file(format!("{top}/gids/{index}"), groups(&Gid::ZERO.0));
         for attribute in ["types", "ndevs"] {
             tree.empty_file(format!("{top}/gid_attrs/{attribute}/{index}"));

@@ -35,6 +35,15 @@ impl Cm {
         }
     }
 
+    /// The consumer's host knows that this request will have no answer: what the last time-out does, happens
+    /// now. An id that has no request under way is left alone.
+    pub fn abandon(&mut self, id: CommId, now_ns: u64) {
+        let Some(state) = self.table.get(id).map(|connection| connection.state) else { return };
+        if matches!(state, State::ReqSent | State::MraReqReceived | State::SidrReqSent) {
+            self.give_up(id, state, now_ns);
+        }
+    }
+
     /// The peer never answered.
     fn give_up(&mut self, id: CommId, state: State, now_ns: u64) {
         let unanswered = match state {

@@ -34,6 +34,9 @@ pub struct Fate {
     /// It is a request for a connection, which is rejected in the peer's name for this reason. It goes with
     /// `lost`.
     pub rejected: Option<u16>,
+    /// It is a request for a connection or of a service id, and its sender gives up at once, as after the last
+    /// time-out. It goes with `lost`.
+    pub unanswered: bool,
 }
 
 /// Bits that are flipped.
@@ -64,6 +67,7 @@ impl Fate {
         halted: false,
         note: 0,
         rejected: None,
+        unanswered: false,
     };
 
     /// Whether nothing happens.
@@ -101,13 +105,14 @@ impl Fate {
             halted: self.halted || other.halted,
             note: if self.note == 0 { other.note } else { self.note },
             rejected: self.rejected.or(other.rejected),
+            unanswered: self.unanswered || other.unanswered,
         }
     }
 
     /// What happens to the packet alone: its sender is not told anything.
     #[must_use]
     pub fn of_packet(self) -> Fate {
-        Fate { refused: None, notified: false, halted: false, rejected: None, ..self }
+        Fate { refused: None, notified: false, halted: false, rejected: None, unanswered: false, ..self }
     }
 }
 

@@ -36,3 +36,21 @@ fn what_happens_to_the_device_happens_at_its_request_and_again_by_the_report() {
     let report = report.to_str().expect("the target folder has a name");
     assert_eq!(run(&program, &folder, "PUMICE_FAULTS", report).0, first);
 }
+
+/// What `cm_faults.c` expects.
+const OF_CONNECTIONS: &str = "
+    unreachable name=down
+    event name=bond kind=addr-change after=\"call ibv_query_pkey 1\"";
+
+#[test]
+fn peers_are_unreachable_at_once_and_addresses_change_by_a_plan() {
+    let Some(program) = kit::compile("cm_faults") else { return };
+    let address = kit::address();
+    let report = kit::scratch("cm-faults").join("report.jsonl");
+    let mut command = kit::on(address, program);
+    command.arg(address.to_string()).env("PUMICE_FAULT", OF_CONNECTIONS).env("PUMICE_FAULT_REPORT", &report);
+    kit::succeeded("cm_faults", &command.output().expect("timeout(1) runs"));
+    let text = fs::read_to_string(&report).expect("the report is written");
+    let of = |rule: &str| text.lines().filter(|line| line.contains(&format!("\"rule\":\"{rule}\""))).count();
+    assert_eq!((of("down"), of("bond")), (2, 1), "{text}");
+}

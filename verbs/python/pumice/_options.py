@@ -46,6 +46,10 @@ class Options(TypedDict, total=False):
     """Folder for what `pumice replay` needs."""
     wire: Literal["auto", "udp"]
     """What carries packets to this user's other processes on this host."""
+    gid_index: int
+    """Index of the first address in the GID table; recipes for ConnectX adapters say 3."""
+    memlock: Union[bool, Text]
+    """Limit on registered memory, such as "64KiB"; True: what `ulimit -l` shows."""
     rate: str
     """Rate of the link, such as "10Gbit"."""
     delay: str
@@ -140,12 +144,18 @@ def _checks(name: str, value: object) -> list[str]:
     return [f"--check={''.join(_strings(name, value))}"]
 
 
+def _memlock(name: str, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return ["--memlock"] if value else []
+    return _text(name, value)
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
-    **dict.fromkeys(["devices", "seed", "shuffle", "check_exit"], _number),
+    **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index"], _number),
     **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
     **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),
@@ -154,4 +164,5 @@ _FORMS: dict[str, Callable[[str, object], list[str]]] = {
     "addr": _listed,
     "fault": _repeated,
     "checks": _checks,
+    "memlock": _memlock,
 }

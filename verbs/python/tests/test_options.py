@@ -21,6 +21,8 @@ def test_each_kind_of_option_becomes_an_argument() -> None:
     assert arguments({"capture": Path("a b.pcapng"), "trace": None}) == ["--capture=a b.pcapng"]
     assert arguments({"rsocket": True, "sysfs": False}) == ["--rsocket"]
     assert arguments({"checks": True}) == ["--check"]
+    assert arguments({"memlock": True}) == ["--memlock"]
+    assert arguments({"memlock": "64KiB", "gid_index": 3}) == ["--memlock=64KiB", "--gid-index=3"]
     assert arguments({"checks": "perf"}) == ["--check=perf"]
 
 

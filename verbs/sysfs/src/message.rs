@@ -29,9 +29,13 @@ const DUMP: u16 = 0x300;
 /// `RDMA_NL_NLDEV`, above the command.
 const CLIENT: u16 = 5;
 /// `RDMA_NLDEV_CMD_*`.
+const DEVICE: u16 = 1;
 const PORT: u16 = 5;
 const SYSTEM: u16 = 6;
 const STATISTICS: u16 = 17;
+/// Those that make and remove the link of a software device.
+const NEW_LINK: u16 = 3;
+const DELETE_LINK: u16 = 4;
 /// Of commands that read, the last; and those among them that set something.
 const LAST: u16 = 24;
 const SETTING: [u16; 6] = [2, 3, 4, 7, 16, 18];
@@ -41,6 +45,7 @@ const DEV_NAME: u16 = 2;
 const PORT_INDEX: u16 = 3;
 const PORT_STATE: u16 = 12;
 const PORT_PHYS_STATE: u16 = 13;
+const LINK_TYPE: u16 = 65;
 const STAT_RES: u16 = 75;
 const HWCOUNTERS: u16 = 80;
 const HWCOUNTER_ENTRY: u16 = 81;
@@ -154,6 +159,27 @@ impl<'a> Request<'a> {
 
     pub(crate) fn is_about_port(&self) -> bool {
         self.kind >> 10 == CLIENT && self.command() == PORT
+    }
+
+    /// What `rdma link add` asks for: the name of the device, and of which type its link is to be.
+    pub(crate) fn new_link(&self) -> Option<(&'a [u8], &'a [u8])> {
+        let is_asked = self.kind >> 10 == CLIENT && self.command() == NEW_LINK;
+        is_asked.then_some(())?;
+        Some((device_name(self.attributes)?, self.text(LINK_TYPE)?))
+    }
+
+    /// Whether it is `rdma link delete` of a device that is there.
+    fn deletes_link(&self, devices: Devices) -> bool {
+        let device = self.number(DEV_INDEX);
+        self.kind >> 10 == CLIENT
+            && self.command() == DELETE_LINK
+            && device.is_some_and(|index| devices.has(index))
+    }
+
+    /// The value of an attribute that is a text.
+    fn text(&self, kind: u16) -> Option<&'a [u8]> {
+        let (_, value) = Attributes(self.attributes).find(|(other, _)| *other == kind)?;
+        value.split(|byte| *byte == 0).next()
     }
 
     /// Whether its answer is about a port, and not about a device or the system.
@@ -313,6 +339,17 @@ impl Out {
 /// room for what is in the file. None: there is no such file.
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, (u32, u32), &mut [u8]) -> Option<usize>;
 
+/// Whether a question is to make a link of a device that is there already.
+pub(crate) fn has_link(request: &Request<'_>, devices: Devices, find: Find<'_>) -> bool {
+    let Some((wanted, _)) = request.new_link() else { return false };
+    let mut attributes = [0_u8; ATTRIBUTES_BYTES];
+    (0..devices.count).filter(|device| devices.has(*device)).any(|device| {
+        let length = find(&Name::of(device, DEVICE), (device, 1), &mut attributes);
+        let found = length.and_then(|length| attributes.get(..length));
+        found.and_then(device_name) == Some(wanted)
+    })
+}
+
 /// The answer to a question where there are these devices. `send` is called once per datagram, of which a
 /// dump may have several.
 pub(crate) fn answers(
@@ -327,6 +364,10 @@ pub(crate) fn answers(
         out.message(request, port, ERROR, 0, [&(-errno).to_ne_bytes(), request.header]);
         send(out.all());
     };
+    // The device is there without a link, and stays without one: scripts for rdma_rxe go on.
+    if has_link(request, devices, &mut *find) || request.deletes_link(devices) {
+        return refuse(0, send);
+    }
     if let Some(errno) = request.fault(devices) {
         return refuse(errno, send);
     }
@@ -508,6 +549,27 @@ mod tests {
         assert_eq!(answered_from(&fine, 1, &[("0/5", b"port")])[0].2, b"port");
         let of_queue_pairs = question(17, 0x301, &attribute(STAT_RES, &[0; 4]));
         assert_eq!(answered_from(&of_queue_pairs, 1, &[("0/17", b"numbers")]).len(), 1, "an empty dump");
+    }
+
+    #[test]
+    fn a_link_is_there_for_the_devices_that_are() {
+        let device = attribute(DEV_NAME, b"rxe0\0");
+        let add = |name: &[u8]| {
+            let attributes = [attribute(DEV_NAME, name), attribute(LINK_TYPE, b"rxe\0")].concat();
+            question(NEW_LINK, 5, &attributes)
+        };
+        let index = |device: u32| question(DELETE_LINK, 5, &attribute(DEV_INDEX, &device.to_ne_bytes()));
+        for (question, errno) in [
+            (add(b"rxe0\0"), 0),
+            (add(b"rxe1\0"), libc::EOPNOTSUPP),
+            (question(NEW_LINK, 5, &[]), libc::EOPNOTSUPP),
+            (index(0), 0),
+            (index(1), libc::EOPNOTSUPP),
+        ] {
+            let messages = answered_from(&question, 1, &[("0/1", &device[..])]);
+            assert_eq!(messages.len(), 1);
+            assert_eq!((messages[0].0, word(&messages[0].2, 0)), (ERROR, Some((-errno) as u32)));
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ const NETLINK_RDMA: c_int = 20;
 const MOST: usize = 4096;
 /// Room for a question that comes in pieces; longer ones are cut, and none has more than a few numbers.
 const QUESTION_BYTES: usize = 512;
+/// Room for a sentence to the user; names of devices and types have 64 bytes at most.
+const SENTENCE_BYTES: usize = 512;
 
 /// Where the tree has the answers.
 const FOLDER_OF_ANSWERS: &[u8] = b"/netlink/";
@@ -214,9 +216,41 @@ fn answer(descriptor: c_int, question: &[u8]) {
         }
         Some(found.len())
     };
+    if let Some((name, kind)) = request.new_link()
+        && !message::has_link(&request, devices, &mut find)
+    {
+        say_that_links_are_not_made(name, kind);
+    }
     message::answers(&request, own.nl_pid, devices, &mut find, &mut |bytes| {
         send_back(descriptor, &own, bytes);
     });
+}
+
+/// Says why `rdma link add` fails: the device has another name.
+fn say_that_links_are_not_made(name: &[u8], kind: &[u8]) {
+    let parts: [&[u8]; 7] = [
+        b"pumice: no link of type ",
+        kind,
+        b" is made: programs behind \"pumice run\" have a device already, and need none. For a device of the \
+          name ",
+        name,
+        b" write \"pumice run --device ",
+        name,
+        b"\"",
+    ];
+    let mut sentence = [0_u8; SENTENCE_BYTES];
+    let mut length = 0;
+    for (to, from) in sentence.iter_mut().zip(parts.iter().copied().flatten()) {
+        // Names come from the program.
+        *to = if from.is_ascii_control() { b'?' } else { *from };
+        length += 1;
+    }
+    if let Some(last) = sentence.get_mut(length.min(SENTENCE_BYTES - 1)) {
+        *last = b'\n';
+        length = SENTENCE_BYTES.min(length + 1);
+    }
+    // SAFETY: bytes that live through the call.
+    unsafe { libc::syscall(libc::SYS_write, libc::STDERR_FILENO, sentence.as_ptr(), length) };
 }
 
 fn send_back(descriptor: c_int, own: &sockaddr_nl, bytes: &[u8]) {

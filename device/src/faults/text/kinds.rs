@@ -189,6 +189,15 @@ pub const KINDS: &[Kind] = &[
         imitates: "a service that is full or not there yet, a peer in TIMEWAIT of an earlier connection",
     },
     Kind {
+        name: "unreachable",
+        does: "the request for a connection (or of a service id) does not leave, and its sender gives up at once, \
+               as after the last time-out: RDMA_CM_EVENT_UNREACHABLE",
+        fields: &[],
+        about: SELECTOR,
+        example: "unreachable connection=0 peer=192.0.2.7",
+        imitates: "a host that is down, without the minute that its absence takes",
+    },
+    Kind {
         name: "event",
         does: "before the request leaves, and when all before it is acknowledged, this happens to the \
                device; once in a process, unless times says more",
@@ -196,7 +205,7 @@ pub const KINDS: &[Kind] = &[
             (
                 "kind",
                 "cq-error, srq-limit, srq-error, qp-fatal, qp-access-error, path-mig-error, port-down, \
-                 port-up, cable-pull, speed-change, link, link-restore, gid-move, lid-change, pkey-change, \
+                 port-up, cable-pull, speed-change, link, link-restore, gid-move, addr-change, lid-change, pkey-change, \
                  disconnect, device-fatal, unplug, freeze",
             ),
             ("cq", "of cq-error: completion queues that the process had made before [default: 0]"),

@@ -137,6 +137,8 @@ pub struct PacketLine {
     notified: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<u16>,
+    #[serde(skip_serializing_if = "is_default")]
+    unanswered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     private_data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -363,6 +365,7 @@ impl ReportLine {
             timer_code: refused.and_then(|(_, timer_code)| timer_code),
             notified: fate.notified,
             rejected: fate.rejected,
+            unanswered: fate.unanswered,
             private_data: fired.private_data.and_then(|data| private_data_text(data)),
             event: fired.incident.map(|incident| incident.word().to_owned()),
             object: details.object,
@@ -475,6 +478,7 @@ impl PacketLine {
                 halted: self.lost && incident.is_some(),
                 note: 0,
                 rejected: self.rejected,
+                unanswered: self.unanswered,
             },
             incident,
             private_data: self.private_data.as_deref().map(private_data).transpose()?.map(Box::new),

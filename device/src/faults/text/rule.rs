@@ -169,6 +169,7 @@ fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
             reason: fields.take_as("reason", reason)?.unwrap_or(CONSUMER_REJECT),
             private_data: fields.take_as("private-data", private_data)?.unwrap_or_default(),
         },
+        "unreachable" => Fault::Unreachable,
         "note" => Fault::Note,
         "event" => Fault::Happen(incident(fields)?),
         "answer" => {

@@ -21,6 +21,7 @@ use crate::ground::settings::require;
 use crate::objects::command_file::Owned;
 use crate::objects::memory_region::Mr;
 use crate::objects::memory_window::{self, Mw};
+use crate::objects::pinned::Pinned;
 use crate::objects::protection_domain::Pd;
 
 /// Access rights from a program's bits; unknown optional ones are ignored.
@@ -47,9 +48,17 @@ fn change(
     let change = RegionChange { translation, pd: None, access };
     let context = region.context()?;
     check_change(region, context.hca(), &change)?;
+    let pinned = match change.translation {
+        Some((address, length, _)) => Some(Pinned::take(address, length, change.access.unwrap_or_default())?),
+        None => None,
+    };
     // SAFETY: a new range comes from a `Lasting` argument: the program keeps it mapped until it deregisters
     // it.
-    Ok(unsafe { context.hca().rereg_mr(region.handle(), domain, change) }?)
+    let keys = unsafe { context.hca().rereg_mr(region.handle(), domain, change) }?;
+    if let Some(pinned) = pinned {
+        region.pin(pinned);
+    }
+    Ok(keys)
 }
 
 /// The range as it would be after a change, as at registration.
@@ -80,6 +89,7 @@ pub(crate) fn register(
     let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
     let (address, rights) = (addr.as_ptr().expose_provenance() as u64, access(rights)?);
+    let pinned = Pinned::take(address, length as u64, rights)?;
     // SAFETY: `Lasting` promises that the program keeps the range mapped until it deregisters it.
     let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
     // No peer knows the keys yet, so nothing touches the range before this has looked.
@@ -87,7 +97,9 @@ pub(crate) fn register(
         let _ = context.hca().dereg_mr(keys.handle);
     })?;
     context.own(Owned::Region(keys.handle.pack()));
-    Ok(hand_out(Mr::new(&domain, pd, keys, addr.as_ptr(), length)))
+    let region = Mr::new(&domain, pd, keys, addr.as_ptr(), length);
+    region.pin(pinned);
+    Ok(hand_out(region))
 }
 
 /// A range of a file.

@@ -231,6 +231,8 @@ struct Shared {
     contexts: Mutex<Vec<(usize, Arc<AsyncQueue>)>>,
     wake: OwnedFd,
     stopping: AtomicBool,
+    /// Those that identifiers were told.
+    address_changes: AtomicU64,
     /// Of each port.
     lids: [AtomicU16; 2],
 }
@@ -239,6 +241,10 @@ impl Shared {
     fn carry(&self) {
         if self.carry_all() && self.hca.back_ns().is_some() {
             loss::removed(self.index);
+        }
+        let changes = self.hca.presence().address_changes();
+        if self.address_changes.swap(changes, Ordering::AcqRel) != changes {
+            loss::address_changed(self.index);
         }
     }
 
@@ -290,6 +296,7 @@ impl Distributor {
             contexts: Mutex::new(Vec::new()),
             wake: system_call::event(libc::EFD_CLOEXEC)?,
             stopping: AtomicBool::new(false),
+            address_changes: AtomicU64::new(hca.presence().address_changes()),
             lids: [1, 2].map(|port_num| AtomicU16::new(local_identifier::of_port(hca, port_num))),
         });
         let thread = std::thread::Builder::new().name("pumice-events".to_owned()).stack_size(128 << 10);

@@ -98,19 +98,31 @@ impl Subscriber for LossWatch {
     }
 }
 
-/// Told of a device that was pulled out, by its place among the devices.
-type Told = fn(usize);
+/// Told what happened to a device, by its place among the devices.
+pub(crate) struct Told {
+    /// It was pulled out.
+    pub(crate) removed: fn(usize),
+    /// The network's addresses lead to another adapter.
+    pub(crate) address_changed: fn(usize),
+}
 
 static TOLD: OnceLock<Told> = OnceLock::new();
 
-/// From now on this is told, in a thread that holds no lock.
-pub(crate) fn on_removal(told: Told) {
+/// From now on these are told, in a thread that holds no lock.
+pub(crate) fn tell(told: Told) {
     let _ = TOLD.set(told);
+}
+
+/// The network's addresses lead to another adapter.
+pub(super) fn address_changed(index: usize) {
+    if let Some(told) = TOLD.get() {
+        (told.address_changed)(index);
+    }
 }
 
 /// A device was pulled out.
 pub(super) fn removed(index: usize) {
     if let Some(told) = TOLD.get() {
-        told(index);
+        (told.removed)(index);
     }
 }

@@ -7,6 +7,7 @@ use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionKeys;
 
 use super::context::Context;
+use super::pinned::Pinned;
 use super::protection_domain::Pd;
 use super::usage::Use;
 use crate::ground::abi::{ibv_mr, ibv_pd};
@@ -19,6 +20,7 @@ pub(crate) struct Mr {
     c: Shown<ibv_mr>,
     handle: Handle,
     domain_use: Mutex<Option<Use>>,
+    pinned: Mutex<Option<Pinned>>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -52,7 +54,17 @@ impl Mr {
             lkey: keys.lkey,
             rkey: keys.rkey,
         };
-        Mr { c: Shown::new(c), handle: keys.handle, domain_use: Mutex::new(domain.begin_use()) }
+        Mr {
+            c: Shown::new(c),
+            handle: keys.handle,
+            domain_use: Mutex::new(domain.begin_use()),
+            pinned: Mutex::default(),
+        }
+    }
+
+    /// Its pages are counted from now on; those before are not.
+    pub(crate) fn pin(&self, pages: Option<Pinned>) {
+        *self.pinned.lock().unwrap_or_else(PoisonError::into_inner) = pages;
     }
 
     pub(crate) const fn handle(&self) -> Handle {

@@ -21,6 +21,7 @@ pub(crate) mod local_identifier;
 pub(crate) mod loss;
 pub(crate) mod memory_region;
 pub(crate) mod memory_window;
+pub(crate) mod pinned;
 pub(crate) mod protection_domain;
 pub(crate) mod queue_pair;
 pub(crate) mod record;

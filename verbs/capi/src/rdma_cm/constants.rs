@@ -28,6 +28,7 @@ pub(crate) const DISCONNECTED: u32 = 10;
 pub(crate) const DEVICE_REMOVAL: u32 = 11;
 pub(crate) const MULTICAST_JOIN: u32 = 12;
 pub(crate) const MULTICAST_ERROR: u32 = 13;
+pub(crate) const ADDR_CHANGE: u32 = 14;
 pub(crate) const TIMEWAIT_EXIT: u32 = 15;
 pub(crate) const ADDRINFO_RESOLVED: u32 = 16;
 pub(crate) const ADDRINFO_ERROR: u32 = 17;

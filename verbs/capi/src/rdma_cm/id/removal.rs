@@ -1,4 +1,5 @@
-//! Devices that are pulled out: their identifiers get RDMA_CM_EVENT_DEVICE_REMOVAL.
+//! Devices that are pulled out, or whose addresses move: their identifiers get RDMA_CM_EVENT_DEVICE_REMOVAL or
+//! RDMA_CM_EVENT_ADDR_CHANGE.
 
 use std::sync::{Arc, Weak};
 
@@ -6,11 +7,11 @@ use super::identifier::{LocalEvent, Stage, known};
 use super::registry::registry;
 use super::shared::if_open;
 use crate::objects::loss;
-use crate::rdma_cm::constants::DEVICE_REMOVAL;
+use crate::rdma_cm::constants::{ADDR_CHANGE, DEVICE_REMOVAL};
 
 /// From now on identifiers are told. Calls that make the first ones ask for it.
 pub(crate) fn tell_identifiers() {
-    loss::on_removal(removed);
+    loss::tell(loss::Told { removed, address_changed });
 }
 
 /// A device was pulled out: each of its identifiers is told, and knows nothing on it any more.
@@ -42,6 +43,19 @@ fn removed(index: usize) {
             if is_on_it {
                 channel.push(LocalEvent::new(Arc::clone(&id), DEVICE_REMOVAL, 0));
             }
+        }
+    }
+}
+
+/// The addresses of a device lead to another adapter: each of its identifiers is told, and goes on.
+fn address_changed(index: usize) {
+    let Some(shared) = if_open().and_then(|all| all.iter().find(|shared| shared.index() == index)) else {
+        return;
+    };
+    for id in known().iter().filter_map(Weak::upgrade) {
+        if id.c.verbs() == shared.context() {
+            let channel = Arc::clone(&id.state().channel);
+            channel.push(LocalEvent::new(Arc::clone(&id), ADDR_CHANGE, 0));
         }
     }
 }
