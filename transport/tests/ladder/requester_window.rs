@@ -111,13 +111,13 @@ fn statement_27_a_requester_of_depth_zero_has_one_read_in_flight_and_says_so_onc
     rung.post_send(1, 4);
     assert_eq!(rung.host.causes, []);
     rung.post_read(2, 4);
-    rung.post_op(3, SendOpcode::FetchAdd, 8);
+    rung.post_read(3, 4);
     let said = [Cause::NoReadDepth { wr_id: 2, opcode: SendOpcode::RdmaRead }];
     assert_eq!(rung.host.causes, said);
     let opcodes = |sent: Vec<Literal>| sent.iter().map(|literal| literal.opcode).collect::<Vec<_>>();
     assert_eq!(opcodes(rung.requests()), [op::SEND_ONLY, op::READ_REQUEST]);
     rung.receive(&read_response(op::READ_ONLY, SQ_PSN + 1, 2, &[1; 4]));
-    assert_eq!(opcodes(rung.requests()), [op::FETCH_ADD]);
+    assert_eq!(opcodes(rung.requests()), [op::READ_REQUEST]);
     assert_eq!(rung.host.take_sends(), successes(&[1, 2]));
     assert_eq!(rung.qp.query().max_rd_atomic, 0, "as the program has set it");
 }
