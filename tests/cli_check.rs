@@ -90,7 +90,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 47] = [
+const PLANTED: [(&str, &[&str]); 50] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -125,6 +125,9 @@ const PLANTED: [(&str, &[&str]); 47] = [
     ("used_after_destroy", &[]),
     ("destroyed_twice", &[]),
     ("posted_after_destroy", &[]),
+    ("polled_after_destroy", &[]),
+    ("other_context", &[]),
+    ("read_depth_zero", &[]),
     ("objects_left", &[]),
     ("left_at_close", &[]),
     ("rnr_retries_zero", &[]),

@@ -10,8 +10,8 @@ use pumice_transport::types::{Mtu, QpCapacity, QpState};
 use super::checker::{Checker, Found, counted, related};
 use super::kind::{
     CONNECTED_TOO_LATE, GID_OF_OTHER_FAMILY, IN_FLIGHT_AT_DESTROY, Kind, MTU_ABOVE_ACTIVE, MTU_BELOW_PATH,
-    PKEY_MISMATCH, QKEY_MISMATCH, READ_DEPTH_MISMATCH, RECEIVE_TOO_LATE, RETRIES_ZERO, RNR_TIMER_LONGEST,
-    TIMEOUT_FOR_EVER,
+    PKEY_MISMATCH, QKEY_MISMATCH, READ_DEPTH_MISMATCH, READ_DEPTH_ZERO, RECEIVE_TOO_LATE, RETRIES_ZERO,
+    RNR_TIMER_LONGEST, TIMEOUT_FOR_EVER,
 };
 use super::queues::Qp;
 use super::stack::Stack;
@@ -159,6 +159,16 @@ impl Checker {
             let (object, place) = (object.clone(), place.clone());
             self.found(kind, Found { object, numbers, place, related: Vec::new() });
         }
+    }
+
+    /// A READ or atomic was posted to a queue pair that may have none under way.
+    pub(super) fn has_no_read_depth(&mut self, number: u32, request: &str) {
+        let place = self.here();
+        let Some(qp) = self.qps.get(&number) else { return };
+        let numbers = format!("{request} is posted to {}, whose max_rd_atomic is 0", qp.name);
+        let related = vec![related(format!("{} went to RTS here", qp.name), &qp.to_rts)];
+        let object = qp.name.clone();
+        self.found(&READ_DEPTH_ZERO, Found { object, numbers, place, related });
     }
 
     /// Compares a queue pair with its peer, if that is of this process.

@@ -199,6 +199,12 @@ kinds! {
             fails with REM_INV_REQ_ERR as soon as enough are under way.",
         remedy: "Exchange the values, and set max_rd_atomic to at most the peer's max_dest_rd_atomic.";
 
+    READ_DEPTH_ZERO "read-depth-zero" Connections
+        what: "The program posts a READ or an atomic on a queue pair whose max_rd_atomic is 0.",
+        why: "Such a queue pair may have no READ or atomic under way. Some adapters take 0 for 1; on others, \
+            and on rdma_rxe, the request never leaves, and no completion comes.",
+        remedy: "Give ibv_modify_qp a max_rd_atomic of 1 at least when the queue pair goes to RTS.";
+
     GID_OF_OTHER_FAMILY "gid-of-other-family" Connections
         what: "The GID at sgid_index is of another IP version than the peer's GID.",
         why: "Packets cannot go from an IPv4 address to an IPv6 address: nothing arrives, and the \
@@ -296,6 +302,13 @@ kinds! {
         why: "The memory of the object is freed: the call crashes, or reaches another object that was \
             made since.",
         remedy: "Forget the pointer when the object is destroyed, and destroy it after its last use.";
+
+    OBJECT_OF_OTHER_CONTEXT "object-of-other-context" Process
+        what: "The program uses objects together that it made on different contexts.",
+        why: "An object belongs to the context that it was made on, also if both contexts are of one device: \
+            the kernel does not find it for the other one, and the call fails with EINVAL.",
+        remedy: "Open the device once and make everything on that context, or import it with \
+            ibv_import_device.";
 
     THREAD_DOMAIN_SHARED "thread-domain-shared" Process
         what: "Two threads are at the same time in calls with objects that are for one thread at a time.",

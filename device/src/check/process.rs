@@ -1,7 +1,9 @@
 //! The process: lives of objects, forks, and the end.
 
 use super::checker::{Checker, Found, counted, related};
-use super::kind::{FORK_WITHOUT_INIT, OBJECTS_LEFT, USED_AFTER_DESTROY, USED_AFTER_FORK};
+use super::kind::{
+    FORK_WITHOUT_INIT, OBJECT_OF_OTHER_CONTEXT, OBJECTS_LEFT, USED_AFTER_DESTROY, USED_AFTER_FORK,
+};
 use super::objects::Object;
 use super::queues::{Async, Threads};
 
@@ -73,6 +75,19 @@ impl Checker {
             let related = vec![related(format!("{name} was made here, by the parent"), &object.made)];
             self.found(&USED_AFTER_FORK, Found { object: name, numbers, place, related });
         }
+    }
+
+    /// The program gives a call an object, as in "completion queue", of another context than the call's.
+    pub fn of_other_context(&mut self, object: &str) {
+        let place = self.here();
+        let numbers = format!("the {object} is of another context");
+        let found = Found { object: object.to_owned(), numbers, place, related: Vec::new() };
+        self.found(&OBJECT_OF_OTHER_CONTEXT, found);
+    }
+
+    /// Whether the program has destroyed the object at this address.
+    pub fn is_gone(&self, address: u64) -> bool {
+        self.objects.gone(address).is_some()
     }
 
     /// The program makes a call, which is given the object at this address; 0 if none. True: it may crash in

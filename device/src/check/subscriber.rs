@@ -110,6 +110,9 @@ impl Checker {
                 self.waits_for_receive(number, *retries_left, *wait_ns);
             }
             QpEvent::Dropped { reason: Counter::RxBadQkey, .. } => self.other_qkey(number),
+            QpEvent::Logged(Cause::NoReadDepth { opcode, .. }) => {
+                self.has_no_read_depth(number, opcode.name());
+            }
             QpEvent::Logged(Cause::PacketDropped { reason, .. }) => match reason {
                 DropReason::NotReceiving { .. } => self.came_early(number),
                 DropReason::OtherPartition { given, own } => self.other_pkey(number, *given, *own),

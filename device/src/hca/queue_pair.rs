@@ -229,6 +229,18 @@ impl Hca {
     /// # Errors
     /// The position of the first request that was refused, and why; those before it are posted.
     pub fn post_sends(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
+        self.post(qpn, requests, false)
+    }
+
+    /// As [`Hca::post_sends`], all of them or none.
+    ///
+    /// # Errors
+    /// The position of the first request that was refused, and why; nothing is posted.
+    pub fn post_series(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
+        self.post(qpn, requests, true)
+    }
+
+    fn post(&self, qpn: Qpn, requests: &[SendRequest<'_>], whole: bool) -> Result<(), (usize, HcaError)> {
         let mut guard = self.core.lock();
         let engine = &mut *guard;
         let Some((index, entry)) = engine.queue_pairs.by_number(qpn) else {
@@ -238,6 +250,12 @@ impl Hca {
         let polled = engine.resources.cq_common.polled_sends.count(qpn.value());
         // A target has no send queue that could be full: the request itself is wrong.
         let has_queue = entry.qp.qp_type() != QpType::XrcTarget;
+        if whole && requests.len() > 1 {
+            // What follows refuses the first request of a series only, of which nothing is posted then.
+            let free = depth.saturating_sub(entry.posted_sends.wrapping_sub(polled));
+            check_series(&entry.qp, requests, free)
+                .map_err(|(position, error)| (position, HcaError::Post { qpn, error }))?;
+        }
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
             // Executed requests keep their entry until they are polled.
@@ -279,8 +297,7 @@ impl Hca {
             return Err((0, HcaError::UnknownQueuePair { qpn }));
         };
         if entry.qp.state() == QpState::Reset {
-            let error = PostError::WrongState { state: QpState::Reset };
-            return Err((0, HcaError::Post { qpn, error }));
+            return Err((0, HcaError::Post { qpn, error: PostError::ReceiveInReset }));
         }
         let mut outcome = Ok(());
         for (position, request) in requests.iter().enumerate() {
@@ -323,6 +340,20 @@ impl Hca {
         }
         stamped
     }
+}
+
+/// Whether requests that belong together can be posted, all of them; `free`: entries of the send queue.
+///
+/// # Errors
+/// The position of the first one that cannot, and why.
+fn check_series(qp: &QueuePair, requests: &[SendRequest<'_>], free: u32) -> Result<(), (usize, PostError)> {
+    for (position, request) in requests.iter().enumerate() {
+        qp.check_send(request).map_err(|error| (position, error))?;
+        if position >= free as usize {
+            return Err((position, PostError::QueueFull { depth: qp.capacity().max_send_wr }));
+        }
+    }
+    Ok(())
 }
 
 /// The port that a queue pair is on when attributes have been applied.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fnv::FnvHashMap;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use crate::event::{Event, Subscribers, Topics};
@@ -26,6 +27,8 @@ pub enum Pushed {
     Stored,
     /// It is in the queue, and its event comes then, or before.
     EventBy(u64),
+    /// It is in the queue, and the oldest one is lost, the first one of this queue.
+    Overwrote,
     /// It is lost: the queue was full, and is in error from now on.
     Overrun,
     /// It is lost: the queue was in error already.
@@ -83,6 +86,18 @@ struct State {
     events: u64,
     /// What a fault plan does to events.
     paced: Option<Box<PacedEvents>>,
+    /// Of a queue that loses its oldest completion where another one fails.
+    lost: Option<Box<Lost>>,
+}
+
+/// What the completions that were overwritten would have told.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Entries of send queues that polling them would have freed, by the numbers of the queue pairs. The next
+    /// completion of the send queue frees them, as adapters free all entries up to that of a completion.
+    released: FnvHashMap<u32, u32>,
+    /// There was one.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -136,6 +151,7 @@ impl CompletionQueue {
                 held: None,
                 events: 0,
                 paced: None,
+                lost: None,
             }),
             common,
             channel,
@@ -143,6 +159,14 @@ impl CompletionQueue {
             async_account: Arc::new(EventAccount::new()),
             clock,
         })
+    }
+
+    /// The same, which does not fail when it is full: the oldest completion is overwritten
+    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+    pub(crate) fn overwriting(mut self) -> CompletionQueue {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.lost = Some(Box::default());
+        self
     }
 
     /// The same, with an order of completions that a schedule draws; `ordinal`: of this queue on its device.
@@ -182,6 +206,20 @@ impl CompletionQueue {
     #[inline]
     pub fn most_of(&self, asked: usize) -> usize {
         if self.shuffled { self.shuffled_most_of(asked) } else { asked }
+    }
+
+    /// Whether the batch of a program that takes one completion after the other ends here, though there may be
+    /// more: never, unless the schedule is shuffled.
+    #[inline]
+    pub fn ends_batch(&self) -> bool {
+        self.shuffled && self.shuffled_ends_batch()
+    }
+
+    #[cold]
+    fn shuffled_ends_batch(&self) -> bool {
+        let mut state = self.lock();
+        let whole = state.armed != Armed::No || self.is_failed();
+        state.held.as_mut().is_some_and(|held| held.ends_batch(whole))
     }
 
     #[cold]
@@ -354,12 +392,16 @@ impl CompletionQueue {
         if self.failed.load(Ordering::Relaxed) {
             return Pushed::InError;
         }
+        let mut stored = Pushed::Stored;
         if state.ring.len() >= state.depth {
-            self.failed.store(true, Ordering::Release);
-            if let Some(held) = &mut state.held {
-                held.release();
-            }
-            return Pushed::Overrun;
+            let Some(overwrote) = state.overwrite() else {
+                self.failed.store(true, Ordering::Release);
+                if let Some(held) = &mut state.held {
+                    held.release();
+                }
+                return Pushed::Overrun;
+            };
+            stored = overwrote;
         }
         let at_ns = self.clock.as_ref().map_or(0, Clock::now_ns);
         state.ring.push_back(Entry { completion, released, at_ns });
@@ -374,10 +416,10 @@ impl CompletionQueue {
             Armed::Any => true,
             Armed::Solicited => solicited,
         };
-        if wakes {
-            return self.wake(&mut state);
+        if wakes && let woken @ Pushed::EventBy(_) = self.wake(&mut state) {
+            return woken;
         }
-        Pushed::Stored
+        stored
     }
 
     /// A completion came for which the queue is armed.
@@ -513,7 +555,36 @@ impl State {
     /// The next completion; the oldest one, unless the schedule is shuffled.
     #[inline]
     fn take(&mut self) -> Option<Entry> {
-        if self.held.is_some() { self.take_shuffled() } else { self.ring.pop_front() }
+        let taken = if self.held.is_some() { self.take_shuffled() } else { self.ring.pop_front() };
+        if self.lost.is_some() { taken.map(|entry| self.with_lost(entry)) } else { taken }
+    }
+
+    /// Makes room in a full queue that does not fail.
+    #[cold]
+    fn overwrite(&mut self) -> Option<Pushed> {
+        let lost = self.lost.as_mut()?;
+        let oldest = self.ring.pop_front();
+        if let Some(held) = &mut self.held {
+            held.overwritten();
+        }
+        if let Some(Entry { completion, released: released @ 1.., .. }) = oldest {
+            let before = lost.released.entry(completion.qp_num).or_default();
+            *before = before.wrapping_add(released);
+        }
+        let was_told = std::mem::replace(&mut lost.is_told, true);
+        Some(if was_told { Pushed::Stored } else { Pushed::Overwrote })
+    }
+
+    /// A completion that frees what lost ones before it would have freed.
+    #[cold]
+    fn with_lost(&mut self, mut entry: Entry) -> Entry {
+        if !entry.completion.opcode.is_recv()
+            && let Some(lost) = &mut self.lost
+        {
+            let before = lost.released.remove(&entry.completion.qp_num).unwrap_or_default();
+            entry.released = entry.released.wrapping_add(before);
+        }
+        entry
     }
 
     #[cold]
@@ -546,6 +617,9 @@ impl State {
             held.retain(qpn, || entries.next().is_some_and(|entry| entry.completion.qp_num != qpn));
         }
         self.ring.retain(|entry| entry.completion.qp_num != qpn);
+        if let Some(lost) = &mut self.lost {
+            lost.released.remove(&qpn);
+        }
     }
 }
 

@@ -276,3 +276,46 @@ fn pollers_and_the_engine_run_at_once() {
     });
     assert_eq!(seen, COUNT);
 }
+
+fn overwriting(depth: u32) -> (CompletionQueue, Arc<CompletionChannel>, Arc<PolledSends>) {
+    let (cq, channel, polled_sends) = queue(depth);
+    (cq.overwriting(), channel, polled_sends)
+}
+
+#[test]
+fn a_queue_that_ignores_overruns_loses_its_oldest_completions_and_goes_on() {
+    let (cq, channel, polled_sends) = overwriting(4);
+    for wr_id in 1..=4 {
+        assert_eq!(cq.push(send(wr_id, 1), 1, false), Pushed::Stored);
+    }
+    cq.arm(false);
+    assert_eq!(cq.push(send(5, 1), 1, false), Pushed::Overwrote, "told once");
+    assert!(channel.try_event().is_some(), "it wakes as ever");
+    for wr_id in 6..=11 {
+        assert_eq!(cq.push(send(wr_id, 1), 1, false), Pushed::Stored);
+    }
+    assert!(!cq.is_failed());
+    assert_eq!(polled(&cq, 1), [8]);
+    assert_eq!(polled_sends.count(1), 8, "the entries of those that are lost are free, too");
+    assert_eq!(polled(&cq, 9), [9, 10, 11]);
+    assert_eq!(polled_sends.count(1), 11);
+    assert_eq!(cq.push(send(12, 1), 1, false), Pushed::Stored);
+    assert_eq!((polled(&cq, 9), polled_sends.count(1)), (vec![12], 12));
+}
+
+#[test]
+fn what_is_lost_of_one_queue_pair_frees_nothing_of_another_and_goes_with_it() {
+    let (cq, _, polled_sends) = overwriting(2);
+    for (wr_id, qpn) in [(1, 1), (2, 2), (3, 3), (4, 3)] {
+        let _ = cq.push(send(wr_id, qpn), 1, false);
+    }
+    let receive = WorkCompletion { opcode: WcOpcode::Recv, ..send(5, 2) };
+    let _ = cq.push(receive, 0, false);
+    assert_eq!(polled(&cq, 9), [4, 5]);
+    let counts = |qpns: [u32; 3]| qpns.map(|qpn| polled_sends.count(qpn));
+    assert_eq!(counts([1, 2, 3]), [0, 0, 2], "a receive frees no send");
+    cq.remove_of(1);
+    let _ = (cq.push(send(6, 1), 1, false), cq.push(send(7, 2), 1, false));
+    assert_eq!(polled(&cq, 9), [6, 7]);
+    assert_eq!(counts([1, 2, 3]), [1, 2, 2], "queue pair 1 has begun anew");
+}

@@ -56,6 +56,8 @@ pub(super) struct HeldCompletions {
     fired_at_arming: bool,
     /// Polls that found nothing but what waits, since one found something.
     empty_polls: u32,
+    /// After so many completions were given out a batch has ended last.
+    ended_after: u64,
 }
 
 impl HeldCompletions {
@@ -71,6 +73,7 @@ impl HeldCompletions {
             added_at_arming: 0,
             fired_at_arming: false,
             empty_polls: 0,
+            ended_after: 0,
         }
     }
 
@@ -163,6 +166,21 @@ impl HeldCompletions {
             return asked;
         }
         1 + random.below(asked as u64) as usize
+    }
+
+    /// Whether the batch of a program that takes one completion after the other ends here, though there may be
+    /// more. Once at a place: a program may ask for the next one again and again, and is to find it.
+    pub(super) fn ends_batch(&mut self, whole: bool) -> bool {
+        let ends = self.ended_after != self.taken && self.most_of(2, whole) < 2;
+        if ends {
+            self.ended_after = self.taken;
+        }
+        ends
+    }
+
+    /// The oldest completion of the ring was overwritten.
+    pub(super) fn overwritten(&mut self) {
+        self.tickets.pop_front();
     }
 
     /// The queue is armed: whether that makes an event at once. Such an event tells of a completion that came

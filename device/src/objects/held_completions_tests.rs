@@ -180,3 +180,61 @@ fn completions_of_a_destroyed_queue_pair_go_and_depth_changes() {
         assert_eq!(left, [(2, 0), (2, 1), (2, 2), (2, 3), (3, 9)], "seed {seed}");
     }
 }
+
+/// The next completion, by the calls of the extended queue: a program stays in `ibv_next_poll`.
+fn next(cq: &CompletionQueue) -> Option<WorkCompletion> {
+    if cq.ends_batch() {
+        return None;
+    }
+    let mut one = [WorkCompletion::default()];
+    (cq.poll(&mut one) == 1).then_some(one[0])
+}
+
+/// A program that asks again and again finds what is there, however it asks.
+#[test]
+fn every_way_of_polling_makes_progress() {
+    let ways: [fn(&CompletionQueue) -> usize; 4] = [
+        |cq| poll(cq, 16).len(),
+        |cq| poll(cq, 1).len(),
+        |cq| usize::from(cq.poll_stamped().is_some()),
+        |cq| usize::from(next(cq).is_some()),
+    ];
+    let mut ended = 0;
+    for (seed, way) in (0..SEEDS).flat_map(|seed| ways.iter().enumerate().map(move |way| (seed, way))) {
+        for virtual_time in [false, true] {
+            let (cq, _) = queue(seed, 100, virtual_time);
+            let mut left = 48;
+            for wr_id in 0..left {
+                push(&cq, wr_id as u32 % 3, wr_id % 2 == 1, wr_id as u64);
+            }
+            let mut misses = 0;
+            while left > 0 {
+                match (way.1)(&cq) {
+                    0 => misses += 1,
+                    found => (left, misses) = (left - found, 0),
+                }
+                ended += usize::from(misses == 1);
+                assert!(misses <= MOST_EMPTY_POLLS + 1, "way {} of seed {seed}: {left} are left", way.0);
+            }
+            assert!(cq.is_empty());
+        }
+    }
+    assert!(ended > 0, "no batch ended before its time");
+}
+
+#[test]
+fn completions_that_are_overwritten_are_forgotten() {
+    for seed in 0..SEEDS {
+        let (cq, _) = queue(seed, 8, false);
+        let cq = cq.overwriting();
+        for wr_id in 0..30 {
+            let completion = WorkCompletion { wr_id, qp_num: 1, ..WorkCompletion::default() };
+            assert_ne!(cq.push_of(1, completion, 1, false), Pushed::Overrun);
+        }
+        let mut order = Vec::new();
+        while !cq.is_empty() {
+            order.extend(wait(&cq).iter().map(|one| one.wr_id));
+        }
+        assert_eq!(order, (22..30).collect::<Vec<_>>(), "seed {seed}");
+    }
+}

@@ -311,6 +311,10 @@ impl Resources {
         self.new_completions = true;
         match entry.cq.push_of(qp.ordinal, completion, released, solicited) {
             Pushed::Stored => {}
+            Pushed::Overwrote => {
+                let depth = entry.cq.depth();
+                self.log(qp, Cause::CompletionLost { cq, depth });
+            }
             Pushed::EventBy(due_ns) => self.put_off_event(cq, due_ns),
             Pushed::Overrun => self.cq_overran(cq, qp.qpn),
             Pushed::InError => self.qp_ruined(qp.qpn, cq),

@@ -32,6 +32,8 @@ pub struct CqSetup {
     /// Arming fires at once for completions that came after the application's last poll found nothing, as
     /// adapters do that compare with what was polled.
     pub fires_late: bool,
+    /// A full queue loses its oldest completion, and does not fail.
+    pub overwrites: bool,
     /// Fault plans do not count it: the program has not made it.
     pub uncounted: bool,
 }
@@ -64,10 +66,13 @@ impl Resources {
         self.cqs_made = ordinal.wrapping_add(1);
         let counted = (!setup.uncounted).then_some(self.cqs_counted);
         self.cqs_counted = self.cqs_counted.wrapping_add(u32::from(counted.is_some()));
-        let CqSetup { depth, cookie, channel, clock, fires_late, .. } = setup;
+        let CqSetup { depth, cookie, channel, clock, fires_late, overwrites, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
             let (shuffle, pacer) = (common.shuffle.clone(), common.pacer.clone());
             let mut cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
+            if overwrites {
+                cq = cq.overwriting();
+            }
             if let Some(shuffle) = shuffle {
                 cq = cq.shuffled(shuffle, ordinal)?;
             }

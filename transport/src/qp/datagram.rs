@@ -8,7 +8,7 @@ use super::settings::Settings;
 use crate::event::QpEvent;
 use crate::host::{Counter, Host};
 use crate::path::Flow;
-use crate::types::{Cause, Detail, WcFlags, WcOpcode};
+use crate::types::{Cause, Detail, WcFlags, WcOpcode, WcStatus};
 use crate::wire::{Packet, grh};
 
 /// Bytes in front of every datagram's payload in the receive buffer.
@@ -41,8 +41,8 @@ pub(crate) fn handle_datagram<H: Host>(
         host.log(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
         return Ok(());
     }
-    if let Some(failure) = store(arrival, packet, inbound, host).err().and_then(|it| it.buffer_failure()) {
-        return Err(failure);
+    if let Err(fault) = store(arrival, packet, inbound, host) {
+        return not_stored(settings, packet, &fault, inbound, host);
     }
     let total_bytes = (GRH_BYTES + packet.payload().len()) as u32;
     let mut completion = inbound.completion(settings, packet, WcOpcode::Recv, total_bytes);
@@ -55,6 +55,32 @@ pub(crate) fn handle_datagram<H: Host>(
     }
     inbound.complete(settings, packet, completion, host);
     inbound.messages += 1;
+    Ok(())
+}
+
+/// A datagram is not in the receive request in use. One that is too long for it is dropped, and the request
+/// waits for the next one (a fault of class D: silent, no effect on the receive queue); so does rdma_rxe. A
+/// request of a shared receive queue cannot go back: it completes, and the queue pair goes on (class E).
+///
+/// # Errors
+/// The request names memory that cannot be used.
+#[cold]
+fn not_stored<H: Host>(
+    settings: &Settings,
+    packet: &Packet<'_>,
+    fault: &Fault,
+    inbound: &mut Inbound,
+    host: &mut H,
+) -> Result<(), BufferFailure> {
+    let Fault::TooLong(detail) = *fault else {
+        return fault.buffer_failure().map_or(Ok(()), Err);
+    };
+    host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxMessageDropped));
+    let (psn, reason) = (packet.bth().psn, fault.reason());
+    host.log(&settings.context, Cause::MessageDropped { psn, reason, detail });
+    if settings.has_srq {
+        inbound.fail(settings, WcStatus::LocLenErr, host);
+    }
     Ok(())
 }
 

@@ -74,6 +74,25 @@ fn given_bytes(capacity: &QpCapacity, request: &SendRequest<'_>, info: &WrInfo) 
 }
 
 impl QueuePair {
+    /// Whether [`QueuePair::post_send`] would keep a request, had its queue room for it.
+    ///
+    /// # Errors
+    /// As there, but for the full queue.
+    pub fn check_send(&self, request: &SendRequest<'_>) -> Result<(), PostError> {
+        self.check_state()?;
+        match check(&self.settings, &self.capacity, request) {
+            Err(error) if !request.faults_complete || error.completion().is_none() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_state(&self) -> Result<(), PostError> {
+        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        Ok(())
+    }
+
     /// Posts a send request. In ERR and SQE it completes as flushed at once. With `faults_complete`, faults
     /// that adapters find only later are explained now and end as the request's completion when its turn
     /// comes.
@@ -81,9 +100,7 @@ impl QueuePair {
     /// # Errors
     /// The request is malformed, the state takes none, or the queue is full; nothing was kept.
     pub fn post_send<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) -> Result<(), PostError> {
-        if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
-            return Err(PostError::WrongState { state: self.state });
-        }
+        self.check_state()?;
         let (length_bytes, fault) = match check(&self.settings, &self.capacity, request) {
             Ok(length_bytes) => (length_bytes, None),
             Err(error) if !request.faults_complete => return Err(error),
@@ -107,6 +124,8 @@ impl QueuePair {
             self.requester.queue.fault_newest(status);
             let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
             host.log(&self.settings.context, cause);
+        } else if self.attributes.max_rd_atomic == 0 && request.opcode.info().needs_response() {
+            self.doubt_depth(request, host);
         }
         if host.listens(Topic::Posts) {
             let (wr_id, opcode) = (request.wr_id, request.opcode);
@@ -130,5 +149,14 @@ impl QueuePair {
             self.requester.flush(&self.settings, host);
         }
         Ok(())
+    }
+
+    /// A READ or atomic was posted to a queue pair that may have none under way. Says so, once.
+    #[cold]
+    fn doubt_depth<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) {
+        if !core::mem::replace(&mut self.requester.doubts_depth, true) {
+            let (wr_id, opcode) = (request.wr_id, request.opcode);
+            host.log(&self.settings.context, Cause::NoReadDepth { wr_id, opcode });
+        }
     }
 }

@@ -47,9 +47,9 @@ pub(crate) struct ReadRequest {
 }
 
 impl ReadRequest {
-    fn stream(self, message: u32, msn: u32) -> ReadStream {
+    fn stream(self, message: u32, msn: u32, is_repeat: bool) -> ReadStream {
         let ReadRequest { key, first_psn, address, length_bytes, count } = self;
-        ReadStream { key, first_psn, address, length_bytes, count, sent: 0, message, msn }
+        ReadStream { key, first_psn, address, length_bytes, count, sent: 0, message, msn, is_repeat }
     }
 }
 
@@ -63,6 +63,7 @@ struct ReadStream {
     sent: u32,
     message: u32,
     msn: u32,
+    is_repeat: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -80,12 +81,14 @@ enum Response {
         original: u64,
         message: u32,
         msn: u32,
+        is_repeat: bool,
     },
     /// READ RESPONSE ONLY without payload.
     Empty {
         psn: Psn,
         message: u32,
         msn: u32,
+        is_repeat: bool,
     },
 }
 
@@ -105,6 +108,17 @@ impl Response {
             Response::Atomic { message, .. }
             | Response::Empty { message, .. }
             | Response::Read(ReadStream { message, .. }) => *message,
+        }
+    }
+
+    /// It is the first answer to a READ, atomic, FLUSH or ATOMIC WRITE, which the peer counts as under way. A
+    /// packet that was doubled on its way may be answered again although the peer knows the answer.
+    fn is_first_answer(&self) -> bool {
+        match self {
+            Response::Acknowledge { .. } => false,
+            Response::Atomic { is_repeat, .. }
+            | Response::Empty { is_repeat, .. }
+            | Response::Read(ReadStream { is_repeat, .. }) => !is_repeat,
         }
     }
 
@@ -163,7 +177,15 @@ impl Responses {
         }
     }
 
-    /// No place for another READ or atomic: the peer exceeds what it was granted.
+    /// Another READ or atomic is more than the peer was granted: so many wait for their first answer.
+    pub(crate) fn exceeds(&self, max_dest_rd_atomic: u8) -> bool {
+        let granted = usize::from(max_dest_rd_atomic);
+        // The answers of most requests leave before the next request comes.
+        self.queue.len() >= granted
+            && self.queue.iter().filter(|response| response.is_first_answer()).count() >= granted
+    }
+
+    /// No place for another answer: repeated ones must leave first.
     pub(crate) fn is_full(&self, max_dest_rd_atomic: u8) -> bool {
         self.queue.len() >= usize::from(max_dest_rd_atomic) + ACKNOWLEDGE_PLACES
     }
@@ -214,27 +236,27 @@ impl Responses {
     }
 
     pub(crate) fn push_read(&mut self, request: ReadRequest, msn: u32) {
-        self.queue.push_back(Response::Read(request.stream(before(msn), msn)));
+        self.queue.push_back(Response::Read(request.stream(before(msn), msn, false)));
     }
 
     pub(crate) fn push_atomic(&mut self, psn: Psn, original: u64, msn: u32) {
-        self.queue.push_back(Response::Atomic { psn, original, message: before(msn), msn });
+        self.queue.push_back(Response::Atomic { psn, original, message: before(msn), msn, is_repeat: false });
     }
 
     pub(crate) fn push_empty(&mut self, psn: Psn, msn: u32) {
-        self.queue.push_back(Response::Empty { psn, message: before(msn), msn });
+        self.queue.push_back(Response::Empty { psn, message: before(msn), msn, is_repeat: false });
     }
 
     /// Answers a repeated READ: request number `message`.
     pub(crate) fn replay_read(&mut self, request: ReadRequest, message: u32, msn: u32) {
-        self.insert(Response::Read(request.stream(message, msn)));
+        self.insert(Response::Read(request.stream(message, msn, true)));
     }
 
     /// Answers a repeated atomic, FLUSH or ATOMIC WRITE with what was answered before.
     pub(crate) fn replay_saved(&mut self, psn: Psn, original: Option<u64>, message: u32, msn: u32) {
         self.insert(match original {
-            Some(original) => Response::Atomic { psn, original, message, msn },
-            None => Response::Empty { psn, message, msn },
+            Some(original) => Response::Atomic { psn, original, message, msn, is_repeat: true },
+            None => Response::Empty { psn, message, msn, is_repeat: true },
         });
     }
 

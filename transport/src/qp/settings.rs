@@ -73,6 +73,13 @@ impl Settings {
         }
     }
 
+    /// READs and atomics that are under way at once, at most. 0 is taken for 1, as adapters do whose depth is
+    /// an exponent (mlx4, mlx5): a request that waited for a place would wait for ever, in silence.
+    #[inline]
+    pub(crate) fn read_depth(&self) -> usize {
+        usize::from(self.max_rd_atomic.max(1))
+    }
+
     /// XRC packets of requests carry the SRQ number.
     pub(crate) fn is_xrc(&self) -> bool {
         self.qp_type.is_xrc()

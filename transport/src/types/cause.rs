@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use super::failure::{Detail, FailedSend};
-use super::{PostError, QpState, WcStatus};
+use super::{PostError, QpState, SendOpcode, WcStatus};
 use crate::wire::{Opcode, Psn, Qpn};
 
 /// Why a queue pair went to ERR or dropped a message: one sentence for the operator.
@@ -20,6 +20,20 @@ pub enum Cause {
         status: WcStatus,
         /// What is wrong with it.
         error: PostError,
+    },
+    /// A READ or atomic was posted to a queue pair whose `max_rd_atomic` is 0. It is executed.
+    NoReadDepth {
+        /// The request.
+        wr_id: u64,
+        /// What it is.
+        opcode: SendOpcode,
+    },
+    /// A completion queue that was made to ignore overruns was full.
+    CompletionLost {
+        /// The completion queue.
+        cq: u32,
+        /// Its entries.
+        depth: u32,
     },
     /// We refused a request of the peer.
     RequestRefused {
@@ -164,6 +178,8 @@ impl Cause {
                 | Cause::WrongPort { .. }
                 | Cause::PacketDropped { .. }
                 | Cause::RequestFaulty { .. }
+                | Cause::NoReadDepth { .. }
+                | Cause::CompletionLost { .. }
         )
     }
 
@@ -183,6 +199,18 @@ impl fmt::Display for Cause {
             Cause::RequestFaulty { wr_id, status, error } => {
                 write!(f, "send request {wr_id:#x} will fail with {}: {error}", status.name())
             }
+            Cause::NoReadDepth { wr_id, opcode } => write!(
+                f,
+                "has max_rd_atomic 0, and send request {wr_id:#x} ({}) needs 1 at least: this device takes 0 \
+                 for 1, as most adapters do, but on others, as on rdma_rxe, the request waits for ever",
+                opcode.name()
+            ),
+            Cause::CompletionLost { cq, depth } => write!(
+                f,
+                "completed a request on completion queue {cq}, all of whose {depth} entries were in use: its \
+                 oldest completion is overwritten, as IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN has it, and so are \
+                 further ones, without a word"
+            ),
             Cause::RequestRefused { syndrome, psn, reason, detail } => {
                 write!(f, "refused the peer's request at PSN {:#08x} ", psn.value())?;
                 match syndrome {

@@ -1,4 +1,4 @@
-//! Why a send request is not posted.
+//! Why a request is not posted.
 
 use core::fmt;
 
@@ -15,6 +15,8 @@ pub enum PostError {
         /// Its state.
         state: QpState,
     },
+    /// A receive request came in RESET.
+    ReceiveInReset,
     /// The operation does not exist on this type of queue pair.
     WrongOpcode {
         /// The operation.
@@ -96,6 +98,12 @@ impl fmt::Display for PostError {
                 write!(
                     f,
                     "a queue pair in state {name} takes no requests; send requests are taken from RTS on"
+                )
+            }
+            PostError::ReceiveInReset => {
+                write!(
+                    f,
+                    "a queue pair in state RESET takes no requests; receive requests are taken from INIT on"
                 )
             }
             PostError::WrongOpcode { opcode, qp_type } => {

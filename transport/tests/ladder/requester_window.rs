@@ -103,15 +103,60 @@ fn statement_27_reads_in_flight_are_limited_and_nothing_overtakes() {
     rung.receive(&read_response(op::READ_ONLY, SQ_PSN, 1, &[1; 4]));
     let sent: Vec<_> = rung.requests().iter().map(|literal| literal.opcode).collect();
     assert_eq!(sent, [op::READ_REQUEST, op::SEND_ONLY]);
+}
 
+#[test]
+fn statement_27_a_requester_of_depth_zero_has_one_read_in_flight_and_says_so_once() {
     let mut rung = Setup { max_rd_atomic: 0, ..Setup::new(QpType::Rc) }.build();
     rung.post_send(1, 4);
+    assert_eq!(rung.host.causes, []);
     rung.post_read(2, 4);
-    rung.post_send(3, 4);
-    assert_eq!(rung.requests().len(), 1);
-    rung.receive(&ack(SQ_PSN, 1));
-    assert_eq!(rung.requests(), []);
-    assert_eq!(rung.qp.deadline_ns(), None, "nothing is in flight");
+    rung.post_read(3, 4);
+    let said = [Cause::NoReadDepth { wr_id: 2, opcode: SendOpcode::RdmaRead }];
+    assert_eq!(rung.host.causes, said);
+    let opcodes = |sent: Vec<Literal>| sent.iter().map(|literal| literal.opcode).collect::<Vec<_>>();
+    assert_eq!(opcodes(rung.requests()), [op::SEND_ONLY, op::READ_REQUEST]);
+    rung.receive(&read_response(op::READ_ONLY, SQ_PSN + 1, 2, &[1; 4]));
+    assert_eq!(opcodes(rung.requests()), [op::READ_REQUEST]);
+    assert_eq!(rung.host.take_sends(), successes(&[1, 2]));
+    assert_eq!(rung.qp.query().max_rd_atomic, 0, "as the program has set it");
+}
+
+/// A peer of a greater depth: what it sends before it has answers is more than it was granted.
+#[test]
+fn statement_27_a_responder_refuses_requests_beyond_its_depth() {
+    for (granted, kind) in [(1, 0), (2, 0), (4, 1), (16, 2)] {
+        let mut rung = Setup { max_dest_rd_atomic: granted, ..Setup::new(QpType::Rc) }.build();
+        let request = |k: u32| match kind {
+            0 => rc(op::READ_REQUEST).psn(RQ_PSN + k).reth(TARGET_BASE, RKEY, 4),
+            1 => rc(op::FETCH_ADD).psn(RQ_PSN + k).atomic(TARGET_BASE, RKEY, 1, 0),
+            _ => rc(op::FLUSH).psn(RQ_PSN + k).feth(1, 0).reth(TARGET_BASE, RKEY, 8),
+        };
+        let granted = u32::from(granted);
+        // As many as are granted, twice: the answers leave in between.
+        for turn in 0..2 {
+            let batch: Vec<_> = (0..granted).map(|k| request(turn * granted + k)).collect();
+            rung.receive_all(&batch);
+            assert_eq!(rung.responses().len(), granted as usize);
+        }
+        let batch: Vec<_> = (0..=granted).map(|k| request(2 * granted + k)).collect();
+        rung.receive_all(&batch);
+        assert_eq!(rung.state(), QpState::Err, "depth {granted}");
+        let answers = rung.responses();
+        let refusal = answers.last().and_then(|last| last.aeth).map(|(syndrome, _)| syndrome);
+        assert_eq!(refusal, Some(NAK_INVALID), "depth {granted}");
+    }
+}
+
+/// A request that the network doubled is answered twice; the peer knows of one.
+#[test]
+fn statement_27_answers_to_duplicates_do_not_count() {
+    let mut rung = Setup { max_dest_rd_atomic: 2, ..Setup::new(QpType::Rc) }.build();
+    let read = |k: u32| rc(op::READ_REQUEST).psn(RQ_PSN + k).reth(TARGET_BASE, RKEY, 4);
+    rung.receive_all(&[read(0), read(1)]);
+    assert_eq!(rung.responses().len(), 2);
+    rung.receive_all(&[read(0), read(1), read(2), read(3)]);
+    assert_eq!((rung.responses().len(), rung.state()), (4, QpState::Rts));
 }
 
 #[test]

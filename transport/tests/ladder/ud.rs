@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pumice_transport::path::{Flow, Path};
+use pumice_transport::types::Detail;
 use pumice_transport::wire::Qpn;
 
 use crate::prelude::*;
@@ -148,14 +149,41 @@ fn a_wrong_local_key_is_a_protection_error() {
     assert_eq!((rung.state(), rung.sink.abandoned), (QpState::Sqe, 1));
 }
 
+/// A fault of class D: silent for both sides, without effect on the receive queue.
 #[test]
-fn a_receive_shorter_than_header_and_payload_is_a_length_error() {
+fn a_datagram_that_its_receive_cannot_hold_is_dropped_and_the_receive_waits_for_the_next() {
     let mut rung = rung();
     rung.post_recv(1, 44);
+    rung.post_recv(2, 100);
     rung.receive(&datagram(b"hello"));
-    assert_eq!(rung.host.take_recvs(), [(1, WcStatus::LocLenErr)]);
-    assert_eq!(rung.state(), QpState::Err);
+    rung.receive(&datagram(b"hello"));
+    assert_eq!((rung.host.take_recvs(), rung.state()), (vec![], QpState::Rts));
     assert_eq!(rung.buffer()[..64], pattern(64));
+    assert_eq!(rung.host.counter(Counter::RxMessageDropped), 2);
+    assert!(matches!(
+        rung.host.causes[0],
+        Cause::MessageDropped { detail: Detail::Room { wr_id: 1, room_bytes: 44, .. }, .. }
+    ));
+    rung.receive(&datagram(b"four"));
+    rung.receive(&datagram(b"hello"));
+    assert_eq!(rung.host.take_recvs(), successes(&[1, 2]));
+    // What waits is flushed like all others.
+    rung.post_recv(3, 44);
+    rung.receive(&datagram(b"hello"));
+    rung.enter(QpState::Err).unwrap();
+    assert_eq!(rung.host.take_recvs(), [(3, WcStatus::WrFlushErr)]);
+}
+
+/// A fault of class E: a request that was taken of a shared queue does not go back.
+#[test]
+fn a_shared_receive_that_cannot_hold_its_datagram_completes_and_the_queue_pair_goes_on() {
+    let mut rung = Setup { has_srq: true, mtu: Mtu::Mtu1024, ..Setup::new(QpType::Ud) }.build();
+    rung.post_recv(1, 44);
+    rung.post_recv(2, 100);
+    rung.receive(&datagram(b"hello"));
+    assert_eq!((rung.host.take_recvs(), rung.state()), (vec![(1, WcStatus::LocLenErr)], QpState::Rts));
+    rung.receive(&datagram(b"hello"));
+    assert_eq!(rung.host.take_recvs(), successes(&[2]));
 }
 
 #[test]

@@ -142,6 +142,16 @@ fn devices_and_their_objects_are_imported() {
 }
 
 #[test]
+fn a_series_is_posted_whole_or_not_at_all() {
+    run("series");
+}
+
+#[test]
+fn objects_of_another_context_are_refused() {
+    run("contexts");
+}
+
+#[test]
 fn queues_keep_their_promises() {
     run("queues");
 }

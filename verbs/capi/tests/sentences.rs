@@ -48,6 +48,13 @@ fn each_usual_mistake_has_its_sentence() {
         "QP <REFUSED>: a queue pair in state RESET takes no requests; send requests are taken from RTS \
         on"
         .to_owned(),
+        "QP <REFUSED>: a queue pair in state RESET takes no requests; receive requests are taken from INIT \
+         on"
+        .to_owned(),
+        "IBV_QPT_DRIVER is refused: queue pairs of a vendor's own kind (DC of mlx5, SRD of efa) are only on \
+         that vendor's adapters; use RC, or UD for datagrams (for example UCX_TLS=rc,ud, or \
+         FI_PROVIDER=verbs of libfabric)"
+            .to_owned(),
         "QP <REFUSED> RTR refused: attribute min_rnr_timer missing for RC".to_owned(),
         "QP <REFUSED> modify_qp refused: invalid argument: GID index 5 has no address; `ibv_devinfo -v` \
         lists those \
@@ -110,9 +117,8 @@ fn each_usual_mistake_has_its_sentence() {
             uses it first",
             number("OTHERPD")
         ),
-        "QP <NARROW> failed with LOC_LEN_ERR at the message at PSN 0x000064: its receive request cannot \
-        hold it; receive \
-         request 0x54 has room for 8 bytes, a datagram of 8 needs 48: 40 for the GRH come in front"
+        "QP <NARROW> dropped the message at PSN 0x000064: the message is longer than its receive request; \
+         receive request 0x54 has room for 8 bytes, a datagram of 8 needs 48: 40 for the GRH come in front"
             .to_owned(),
         format!(
             "QP <MISSING> dropped UD_SEND_ONLY from {address} at PSN 0x000065: this process has no such \

@@ -50,6 +50,14 @@ fn the_same_programs_without_their_mistake_pass_with_every_seed() {
 }
 
 #[test]
+fn every_way_of_polling_finds_every_completion() {
+    let Some(program) = kit::compile("ways_of_polling") else { return };
+    for seed in 1..=12 {
+        kit::succeeded(&format!("ways_of_polling, seed {seed}"), &run(&program, &[], Some(seed)));
+    }
+}
+
+#[test]
 fn the_other_c_programs_pass_with_every_seed() {
     // Not those that ask for events and polls to the last one: the manual pages allow more of both.
     let names = [

@@ -350,7 +350,7 @@ fn modify_attribute(error: &ModifyError) -> Option<String> {
 
 fn post_attribute(error: &PostError) -> &'static str {
     match error {
-        PostError::WrongState { .. } => "qp_state",
+        PostError::WrongState { .. } | PostError::ReceiveInReset => "qp_state",
         PostError::WrongOpcode { .. } => "opcode",
         PostError::InlineNotAllowed { .. } => "inline",
         PostError::TooManySges { .. } => "max_send_sge",
@@ -381,7 +381,9 @@ fn refused_remedy(error: &HcaError) -> &'static str {
             _ => "choose a legal value",
         },
         HcaError::Post { error, .. } => match error {
-            PostError::WrongState { .. } => "connect (or activate) the queue pair first",
+            PostError::WrongState { .. } | PostError::ReceiveInReset => {
+                "connect (or activate) the queue pair first"
+            }
             PostError::WrongOpcode { .. } => "use a queue pair of a transport that has it (RC has all)",
             PostError::InlineNotAllowed { .. } => "give registered memory",
             PostError::TooManySges { .. } => "ask for more when building the queue pair (send_sges)",

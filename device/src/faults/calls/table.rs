@@ -217,6 +217,7 @@ pub const CALLS: &[CallInfo] = &[
     call("ibv_attach_mcast", "ibv_attach_mcast", CHANGE),
     call("ibv_bind_mw", "ibv_bind_mw", CHANGE),
     call("ibv_close_device", "ibv_open_device", DESTROY),
+    call("ibv_close_xrc_domain", "", DESTROY),
     call("ibv_close_xrcd", "ibv_open_xrcd", DESTROY),
     call("ibv_create_ah", "ibv_create_ah", MAKE),
     call("ibv_create_ah_from_wc", "ibv_create_ah_from_wc", MAKE),

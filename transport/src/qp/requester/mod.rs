@@ -124,6 +124,8 @@ pub(crate) struct Requester {
     /// Unsignaled requests completed since the last completion was made.
     unreported: u32,
     packets_since_ack_request: u32,
+    /// It was said that READs and atomics need another `max_rd_atomic`.
+    pub(crate) doubts_depth: bool,
 }
 
 impl Requester {
@@ -161,6 +163,7 @@ impl Requester {
             judged: None,
             unreported: 0,
             packets_since_ack_request: 0,
+            doubts_depth: false,
         }
     }
 

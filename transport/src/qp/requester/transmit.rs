@@ -96,7 +96,7 @@ impl Requester {
         if fenced && !self.outstanding.is_empty() {
             return true;
         }
-        if wqe.needs_response() && self.outstanding.len() >= usize::from(settings.max_rd_atomic) {
+        if wqe.needs_response() && self.outstanding.len() >= settings.read_depth() {
             return true;
         }
         if wqe.info().class == WrClass::Read && !self.outstanding.is_empty() {

@@ -17,6 +17,10 @@ impl Responder {
         if settings.max_dest_rd_atomic == 0 {
             return Err(Refused::invalid("max_dest_rd_atomic is 0").into());
         }
+        if self.responses.exceeds(settings.max_dest_rd_atomic) {
+            let reason = "the peer has more READs and atomics under way than max_dest_rd_atomic allows";
+            return Err(Refused::invalid(reason).into());
+        }
         if self.responses.is_full(settings.max_dest_rd_atomic) {
             return Err(Stop::Overloaded);
         }

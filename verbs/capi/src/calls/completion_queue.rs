@@ -32,6 +32,7 @@ pub(crate) extern "C" fn ibv_create_cq(
             comp_vector,
             stamps: false,
             wall_clock: false,
+            overwrites: false,
             domain_use: None,
             set_operations: |_| {},
         };

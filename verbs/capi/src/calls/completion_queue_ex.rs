@@ -18,15 +18,19 @@ use crate::ground::handles::live;
 use crate::ground::outcome::{data_path, pointer_about, status_of};
 use crate::ground::refusal::check_mask;
 use crate::objects::completion_queue::{Cq, Polled, Wanted};
+use crate::objects::context::Context;
 use crate::objects::memory_window::show_refused;
 use crate::objects::protection_domain::Pd;
 
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.
 const MASK_FLAGS: u32 = 1;
 const MASK_PD: u32 = 1 << 1;
-/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED` and `..._IGNORE_OVERRUN`: true or harmless here.
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`: a promise of the program, which `pumice check` looks at. The locks of a
+/// queue are taken in any case, because the device's own threads add to it.
 const SINGLE_THREADED: u32 = 1;
-const KNOWN_FLAGS: u32 = 3;
+/// `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
+const IGNORE_OVERRUN: u32 = 1 << 1;
+const KNOWN_FLAGS: u32 = SINGLE_THREADED | IGNORE_OVERRUN;
 /// `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and `..._TIMESTAMP_WALLCLOCK`.
 const WC_STAMP: u64 = 1 << 7;
 const WC_WALLCLOCK: u64 = 1 << 11;
@@ -51,13 +55,17 @@ pub(crate) extern "C" fn create_cq_ex(
                 )
             }));
         }
-        if attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & !KNOWN_FLAGS != 0 {
-            return Err(NOT_SUPPORTED);
+        let flags = if attributes.comp_mask & MASK_FLAGS != 0 { attributes.flags } else { 0 };
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!("ibv_create_cq_ex refused: flags {flags:#x} has bits that are not known")
+            }));
         }
         let domain = (attributes.comp_mask & MASK_PD != 0)
             .then(|| live::<Pd>(attributes.parent_domain))
             .transpose()?;
         let domain_use = if let Some(domain) = &domain {
+            Context::of(context)?.check_same("parent domain", &*domain.context()?)?;
             let not_parent = || INVALID.because(|| "completion queues are made in parent domains".to_owned());
             Some(domain.begin_use().ok_or_else(not_parent)?)
         } else {
@@ -71,16 +79,15 @@ pub(crate) extern "C" fn create_cq_ex(
             comp_vector,
             stamps: wc_flags & (WC_STAMP | WC_WALLCLOCK) != 0,
             wall_clock: wc_flags & WC_WALLCLOCK != 0,
+            overwrites: flags & IGNORE_OVERRUN != 0,
             domain_use,
             set_operations,
         };
         let cq = Cq::create(context, wanted)?;
         match domain {
-            Some(domain) => domain.tell_thread_of(cq),
-            None if attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & SINGLE_THREADED != 0 => {
-                check::for_one_thread(cq.addr(), cq.addr());
-            }
-            None => {}
+            Some(domain) if domain.has_thread_domain() => domain.tell_thread_of(cq),
+            _ if flags & SINGLE_THREADED != 0 => check::for_one_thread(cq.addr(), cq.addr()),
+            _ => {}
         }
         Ok(cq.cast())
     })
@@ -133,7 +140,7 @@ extern "C" fn next_poll(cq: Trusted<'_, ibv_cq>) -> c_int {
     data_path::code(About::of(cq.as_ptr()), libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         // A shuffled schedule may end the batch here.
-        if cq.queue().most_of(2) < 2 { libc::ENOENT } else { take(cq) }
+        if cq.queue().ends_batch() { libc::ENOENT } else { take(cq) }
     })
 }
 

@@ -86,6 +86,7 @@ pub(crate) extern "C" fn reg_dm_mr(
     pointer_about(About::on(pd), || {
         let (domain, dm) = (live::<Pd>(pd)?, live::<Dm>(dm)?);
         let context = domain.context()?;
+        context.check_same("device memory", &*dm.context()?)?;
         let rights = access(rights)?;
         let keys = context.hca().reg_dm_mr(domain.handle(), dm.memory(), dm_offset, length as u64, rights)?;
         context.own(Owned::Region(keys.handle.pack()));

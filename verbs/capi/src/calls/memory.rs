@@ -232,7 +232,7 @@ pub(crate) extern "C" fn ibv_rereg_mr(
         }
         let domain = if wants(CHANGE_PD) { Some(live::<Pd>(pd)?) } else { None };
         if let Some(domain) = &domain {
-            region.context()?.check_device("protection domain", &*domain.context()?)?;
+            region.context()?.check_same("protection domain", &*domain.context()?)?;
         }
         let address = addr.as_ptr().expose_provenance() as u64;
         let translation = wants(CHANGE_TRANSLATION).then_some((address, length as u64, address));

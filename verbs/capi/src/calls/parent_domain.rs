@@ -44,13 +44,17 @@ pub(crate) extern "C" fn alloc_parent_domain(
     attributes: In<'_, ibv_parent_domain_init_attr>,
 ) -> *mut ibv_pd {
     pointer_about(About::on(context), || {
-        Context::of(context)?;
+        let open = Context::of(context)?;
         let attributes = attributes.get()?;
         let (domain, thread) = (live::<Pd>(attributes.pd)?, live_or_none::<Td>(attributes.td)?);
         check_mask("ibv_alloc_parent_domain", attributes.comp_mask, MASK_KNOWN)?;
         let allocators = attributes.comp_mask & MASK_ALLOCATORS != 0;
         if allocators && (attributes.alloc.is_null() || attributes.free.is_null()) {
             return Err(INVALID.because(|| "parent domain: both allocators or none".to_owned()));
+        }
+        open.check_same("protection domain", &*domain.context()?)?;
+        if let Some(thread) = &thread {
+            open.check_same("thread domain", &*thread.context()?)?;
         }
         if domain.is_parent() || domain.context_pointer() != context {
             return Err(INVALID

@@ -11,7 +11,7 @@ use pumice_transport::wire::Qpn;
 
 use super::window_bind::{TYPE_2, window_bind};
 use crate::ground::abi::{ibv_ah, ibv_qp, ibv_send_wr};
-use crate::ground::arguments::{Out, Trusted};
+use crate::ground::arguments::{In, Out, Trusted};
 use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::handles::find;
@@ -98,8 +98,12 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
                 );
             }
             let bind = &wr.bind_mw;
-            let (window, wanted) = window_bind(bind.mw, bind.rkey, &bind.bind_info, TYPE_2)?;
-            show_posted(qp.number(), qp.hca(), &window, wanted.new_rkey);
+            // SAFETY: the program has put a window there, whose structure is there until the call returns.
+            let mw = unsafe { In::new(bind.mw.cast_const()) };
+            let (window, wanted) = window_bind(mw, bind.rkey, &bind.bind_info, TYPE_2)?;
+            if let Some(window) = window {
+                show_posted(qp.number(), qp.hca(), &window, wanted.new_rkey);
+            }
             request.bind = Some(wanted);
         }
         _ => {
@@ -246,7 +250,7 @@ pub(crate) extern "C" fn post_send<'a>(
         }
     };
     status_or(Qp::about(qp.as_ptr()), refused, || {
-        let qp = qp.held::<Qp>()?;
+        let qp = qp.held::<Qp>().inspect_err(|_| refused())?;
         Poster { qp, bad_wr }.post_list(list)
     })
 }

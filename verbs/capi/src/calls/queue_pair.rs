@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pumice_device::check::QpMade;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
-use pumice_transport::types::{LocalData, QpCapacity, QpType, WR_OPCODES};
+use pumice_transport::types::{LocalData, QpCapacity, QpType, SendOpcode, WR_OPCODES, WrInfo};
 use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{capacity_from, capacity_to};
@@ -43,11 +43,23 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
         QPT_XRC => Ok(QpType::XrcDuplex),
         9 => Ok(QpType::XrcInitiator),
         10 => Ok(QpType::XrcTarget),
-        // RAW_PACKET and DRIVER.
-        8 | 0xff => Err(NOT_SUPPORTED),
+        8 => Err(NOT_SUPPORTED.because(|| {
+            "IBV_QPT_RAW_PACKET is refused: there is no Ethernet below this device; use a queue pair of UD \
+             (IBV_QPT_UD) for datagrams"
+                .to_owned()
+        })),
+        QPT_DRIVER => Err(NOT_SUPPORTED.because(|| {
+            "IBV_QPT_DRIVER is refused: queue pairs of a vendor's own kind (DC of mlx5, SRD of efa) are only on \
+             that vendor's adapters; use RC, or UD for datagrams (for example UCX_TLS=rc,ud, or \
+             FI_PROVIDER=verbs of libfabric)"
+                .to_owned()
+        })),
         _ => Err(INVALID.because(|| format!("there is no queue pair type {number}"))),
     }
 }
+
+/// `IBV_QPT_DRIVER`.
+const QPT_DRIVER: u32 = 0xff;
 
 /// Everything that makes a queue pair, of both ways to ask for one.
 struct Wanted {
@@ -72,7 +84,7 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let send_cq = live_or_none::<Cq>(attributes.send_cq)?;
     let recv_cq = live_or_none::<Cq>(attributes.recv_cq)?;
     let srq = live_or_none::<Srq>(attributes.srq)?;
-    check_devices(
+    check_contexts(
         &context,
         [
             ("protection domain", pd.as_ref().map(|pd| pd.context())),
@@ -164,11 +176,11 @@ fn structure(wanted: &Wanted, attributes: &ibv_qp_init_attr, number: Qpn) -> ibv
 /// The context of an object that a queue pair may have.
 type ItsContext = Option<Result<Arc<Context>, Errno>>;
 
-/// Checks that the objects of a new queue pair, those that it has, are on its device.
-fn check_devices<const N: usize>(context: &Context, objects: [(&str, ItsContext); N]) -> Result<(), Errno> {
+/// Checks that the objects of a new queue pair, those that it has, are of its context.
+fn check_contexts<const N: usize>(context: &Context, objects: [(&str, ItsContext); N]) -> Result<(), Errno> {
     for (object, other) in objects {
         if let Some(other) = other {
-            context.check_device(object, &*other?)?;
+            context.check_same(object, &*other?)?;
         }
     }
     Ok(())
@@ -297,9 +309,35 @@ fn sends_words(operations: u64) -> bool {
     WR_OPCODES.iter().any(|info| info.data == LocalData::SentWord && operations & info.extended_flag != 0)
 }
 
-/// Whether all of the operations can be served (`IBV_QP_EX_WITH_*`): TSO cannot.
-fn are_known(operations: u64) -> bool {
-    WR_OPCODES.iter().fold(operations, |rest, info| rest & !info.extended_flag) == 0
+/// Checks that a type of queue pairs has all of the operations (`IBV_QP_EX_WITH_*`). As on adapters, a set that
+/// a program asks for may have SEND_WITH_INV on UC (ibv_wr_post(3) lists it): no packet of UC can carry it, so
+/// such a request ends with LOC_QP_OP_ERR.
+///
+/// # Errors
+/// EOPNOTSUPP: it has not, or no queue pair of this device has; TSO, for example.
+fn check_operations(qp_type: QpType, operations: u64) -> Result<(), Errno> {
+    let has = |info: &WrInfo| {
+        info.qp_types.contains(qp_type)
+            || (qp_type == QpType::Uc && info.opcode == SendOpcode::SendWithInvalidate)
+    };
+    if let Some(info) = WR_OPCODES.iter().find(|info| operations & info.extended_flag != 0 && !has(info)) {
+        let (name, of) = (info.name, qp_type.name());
+        return Err(NOT_SUPPORTED.because(|| {
+            format!(
+                "ibv_create_qp_ex refused: send_ops_flags ask for {name}, which {of} queue pairs do not have"
+            )
+        }));
+    }
+    let unknown = WR_OPCODES.iter().fold(operations, |rest, info| rest & !info.extended_flag);
+    if unknown != 0 {
+        return Err(NOT_SUPPORTED.because(|| {
+            format!(
+                "ibv_create_qp_ex refused: send_ops_flags {unknown:#x} ask for operations that this device \
+                 does not have"
+            )
+        }));
+    }
+    Ok(())
 }
 
 pub(crate) extern "C" fn create_qp_ex(
@@ -312,13 +350,19 @@ pub(crate) extern "C" fn create_qp_ex(
         check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
         // TSO, indirection tables and receive hashing are for raw packets, and so are most creation flags.
+        let kind = qp_type(attributes.qp_type)?;
         let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
         if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
-            return Err(NOT_SUPPORTED);
+            return Err(NOT_SUPPORTED.because(|| {
+                format!(
+                    "ibv_create_qp_ex refused: comp_mask {mask:#x} and create_flags {flags:#x} ask for TSO, \
+                     receive hashing or other options of raw packet queue pairs"
+                )
+            }));
         }
         let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
-        if operations.is_some_and(|operations| !are_known(operations)) {
-            return Err(NOT_SUPPORTED);
+        if let Some(operations) = operations {
+            check_operations(kind, operations)?;
         }
         if attributes.qp_type == QPT_XRC {
             return Err(INVALID.because(|| {

@@ -1,8 +1,8 @@
 //! The `ibv_wr_*` calls: requests are put together between wr_start and wr_complete, and posted by
 //! wr_complete. In the functions of this table `ibv_qp` stands for `ibv_qp_ex`, which begins with one.
 //!
-//! A refusal while requests are put together posts none of them. If the send queue fills up in the
-//! middle of a series, those before stay posted, and wr_complete says ENOMEM.
+//! All requests of a series are posted, or none: if one is refused, or the send queue has no room for all of
+//! them, wr_complete says why, and the queue is as it was.
 
 use std::ffi::{c_int, c_void};
 
@@ -25,33 +25,45 @@ use crate::objects::send_series::{Part, Series};
 /// The queue pair of a call, as the program's pointer.
 type Pointer<'a> = Trusted<'a, ibv_qp>;
 
-/// Posts the requests of a series.
+/// The requests that these parts of a series are, in the order of `places`.
+fn put_together<'a>(series: &'a Series, parts: &[Part], places: &mut [SendRequest<'a>]) {
+    for (place, part) in places.iter_mut().zip(parts) {
+        *place = part.request.clone();
+        place.sges = series.sges.get(part.sges.clone()).unwrap_or_default();
+        place.inline_data = series.inline_data.get(part.inline_data.clone()).unwrap_or_default();
+    }
+}
+
+/// Posts the requests of a series, all or none.
 fn post(series: &Series, qp: &Qp) -> Result<(), Errno> {
     if let Some(errno) = series.refused {
         return Err(errno);
     }
-    for parts in series.requests.chunks(BATCH) {
-        let mut batch = [const { SendRequest::new(0, SendOpcode::Send) }; BATCH];
-        for (place, part) in batch.iter_mut().zip(parts) {
-            *place = part.request.clone();
-            place.sges = series.sges.get(part.sges.clone()).unwrap_or_default();
-            place.inline_data = series.inline_data.get(part.inline_data.clone()).unwrap_or_default();
-        }
-        for part in parts {
-            if let (Some(window), Some(bind)) = (&part.window, &part.request.bind) {
-                show_posted(qp.number(), qp.hca(), window, bind.new_rkey);
-            }
-        }
-        let posted = qp.hca().post_sends(qp.number(), batch.get(..parts.len()).unwrap_or_default());
-        posted.map_err(|(position, error)| {
-            let unposted = parts.iter().skip(position).filter_map(|part| part.window.as_ref());
-            unposted.for_each(|window| show_not_posted(window));
-            let errno = Errno::from(error);
-            tell_if_full(qp, errno);
-            errno
-        })?;
+    let parts = series.requests.as_slice();
+    if parts.len() > BATCH {
+        let mut requests = vec![const { SendRequest::new(0, SendOpcode::Send) }; parts.len()];
+        put_together(series, parts, &mut requests);
+        return post_whole(parts, &requests, qp);
     }
-    Ok(())
+    let mut requests = [const { SendRequest::new(0, SendOpcode::Send) }; BATCH];
+    put_together(series, parts, &mut requests);
+    post_whole(parts, requests.get(..parts.len()).unwrap_or_default(), qp)
+}
+
+/// Posts requests that were put together.
+#[inline]
+fn post_whole(parts: &[Part], requests: &[SendRequest<'_>], qp: &Qp) -> Result<(), Errno> {
+    for part in parts {
+        if let (Some(window), Some(bind)) = (&part.window, &part.request.bind) {
+            show_posted(qp.number(), qp.hca(), window, bind.new_rkey);
+        }
+    }
+    qp.hca().post_series(qp.number(), requests).map_err(|(_, error)| {
+        parts.iter().filter_map(|part| part.window.as_ref()).for_each(|window| show_not_posted(window));
+        let errno = Errno::from(error);
+        tell_if_full(qp, errno);
+        errno
+    })
 }
 
 /// Looks at the series that is being put together; a refusal is what wr_complete will say.
@@ -116,7 +128,11 @@ extern "C" fn wr_complete(qp: Pointer<'_>) -> c_int {
     status_or(Qp::about(qp.as_ptr()), end, || {
         let qp = qp.held::<Qp>()?;
         let turn = qp.series().ok_or(INVALID)?;
-        let posted = turn.with(|series| post(series, qp));
+        let posted = turn.with(|series| {
+            let posted = post(series, qp);
+            series.clear();
+            posted
+        });
         turn.end();
         posted
     })
@@ -125,6 +141,7 @@ extern "C" fn wr_complete(qp: Pointer<'_>) -> c_int {
 extern "C" fn wr_abort(qp: Pointer<'_>) {
     value((), || {
         if let Some(turn) = qp.optional::<Qp>().and_then(Qp::series) {
+            turn.with(Series::clear);
             turn.end();
         }
     });
@@ -142,11 +159,11 @@ extern "C" fn wr_atomic_fetch_add(qp: Pointer<'_>, rkey: u32, address: u64, adde
     });
 }
 
-extern "C" fn wr_bind_mw(qp: Pointer<'_>, mw: *mut ibv_mw, rkey: u32, info: In<'_, ibv_mw_bind_info>) {
+extern "C" fn wr_bind_mw(qp: Pointer<'_>, mw: In<'_, ibv_mw>, rkey: u32, info: In<'_, ibv_mw_bind_info>) {
     add(qp, SendOpcode::BindWindow, |part| {
         let (window, bind) = window_bind(mw, rkey, info.get()?, TYPE_2)?;
         part.request.bind = Some(bind);
-        part.window = Some(window);
+        part.window = window;
         Ok(())
     });
 }

@@ -41,8 +41,8 @@ pub(crate) fn create(
     let xrc = match xrc {
         Some((xrcd, cq)) => {
             let (xrcd, cq) = (live::<Xrcd>(xrcd)?, live::<Cq>(cq)?);
-            context.check_device("XRC domain", &*xrcd.context()?)?;
-            context.check_device("completion queue", &*cq.context()?)?;
+            context.check_same("XRC domain", &*xrcd.context()?)?;
+            context.check_same("completion queue", &*cq.context()?)?;
             Some((xrcd.handle(), cq.queue().handle()))
         }
         None => None,
@@ -99,7 +99,7 @@ pub(crate) extern "C" fn create_srq_ex(
     init_attr: InOut<'_, ibv_srq_init_attr_ex>,
 ) -> *mut ibv_srq {
     pointer_about(About::on(context), || {
-        Context::of(context)?;
+        let open = Context::of(context)?;
         let init = init_attr.get()?;
         let given = |bit: u32| init.comp_mask & bit != 0;
         let kind = if given(MASK_TYPE) { init.srq_type } else { TYPE_BASIC };
@@ -113,6 +113,7 @@ pub(crate) extern "C" fn create_srq_ex(
             TYPE_TAG_MATCHING => return Err(NOT_SUPPORTED),
             _ => return Err(INVALID),
         };
+        open.check_same("protection domain", &*live::<Pd>(init.pd)?.context()?)?;
         create(init.pd, init.srq_context, &mut init.attr, xrc)
     })
 }

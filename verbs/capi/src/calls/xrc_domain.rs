@@ -56,16 +56,22 @@ pub(crate) extern "C" fn open_xrcd(
     })
 }
 
+/// Closes a domain, which both generations of the API can have opened.
+///
+/// # Errors
+/// ENOENT: there is no such domain. EBUSY: something belongs to it.
+fn close(xrcd: *mut ibv_xrcd) -> Result<(), Errno> {
+    let domain = live::<Xrcd>(xrcd)?;
+    let context = domain.context()?;
+    context.hca().close_xrcd(domain.handle())?;
+    context.disown(Owned::XrcDomain(domain.handle().pack()));
+    forget_ofed(xrcd);
+    take_back::<Xrcd>(xrcd);
+    Ok(())
+}
+
 pub(crate) extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    status_of(About::of(xrcd), || {
-        let domain = live::<Xrcd>(xrcd)?;
-        let context = domain.context()?;
-        context.hca().close_xrcd(domain.handle())?;
-        context.disown(Owned::XrcDomain(domain.handle().pack()));
-        forget_ofed(xrcd);
-        take_back::<Xrcd>(xrcd);
-        Ok(())
-    })
+    status_of(About::of(xrcd), || close(xrcd))
 }
 
 /// OFED 1.x.
@@ -83,5 +89,5 @@ pub(crate) extern "C" fn ibv_open_xrc_domain(
 
 /// OFED 1.x.
 pub(crate) extern "C" fn ibv_close_xrc_domain(domain: *mut ibv_xrcd) -> c_int {
-    close_xrcd(domain)
+    status_of(About::of(domain), || close(domain))
 }

@@ -36,7 +36,7 @@ pub(crate) extern "C" fn open_qp(context: *mut ibv_context, attr: In<'_, ibv_qp_
             return Err(INVALID);
         }
         let domain = live::<Xrcd>(attributes.xrcd)?;
-        open.check_device("XRC domain", &*domain.context()?)?;
+        open.check_same("XRC domain", &*domain.context()?)?;
         let qp_context = if mask & MASK_CONTEXT != 0 { attributes.qp_context } else { std::ptr::null_mut() };
         let number = Qpn::new(attributes.qp_num);
         let state = open.hca().query_target(domain.handle(), number)?.qp_state;

@@ -41,7 +41,7 @@ use std::marker::PhantomData;
 use std::{ptr, slice};
 
 use super::errno::{Errno, INVALID};
-use super::handles::Held;
+use super::handles::{Held, permits_trust};
 
 /// A pointer type of C with a lifetime, which can be copied.
 macro_rules! argument {
@@ -95,7 +95,7 @@ argument! {
 }
 argument! {
     /// An object of this library, where there is no time to look it up: the data path. It is not checked but
-    /// for NULL.
+    /// for NULL, and in checked programs for what they have destroyed.
     Trusted(*mut T)
 }
 
@@ -151,6 +151,27 @@ impl<'a, T> In<'a, T> {
     pub(crate) fn optional(self) -> Option<&'a T> {
         // SAFETY: null, or what the header says, which nothing changes until the call returns.
         unsafe { self.0.as_ref() }
+    }
+
+    /// A copy, of what another thread may change meanwhile.
+    ///
+    /// # Errors
+    /// EINVAL: it is null.
+    #[inline]
+    pub(crate) fn copied(self) -> Result<T, Errno>
+    where
+        T: Copy,
+    {
+        if self.0.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: not null, so what the header says.
+        Ok(unsafe { self.0.read() })
+    }
+
+    /// The program's pointer.
+    pub(crate) const fn as_ptr(self) -> *const T {
+        self.0
     }
 
     /// The first `bytes` bytes, and the rest of `otherwise`: programs that were built with an older header
@@ -436,15 +457,21 @@ impl<'a, C> Trusted<'a, C> {
     /// The object.
     ///
     /// # Errors
-    /// EINVAL: it is null.
+    /// EINVAL: it is null. ENOENT: the program is checked, and has destroyed it.
     #[inline]
     pub(crate) fn held<T: Held<C = C>>(self) -> Result<&'a T, Errno> {
-        self.optional().ok_or(INVALID)
+        permits_trust(self.0)?;
+        self.object().ok_or(INVALID)
     }
 
-    /// As [`Trusted::held`]; none for NULL.
+    /// As [`Trusted::held`]; none for NULL, or if it would be refused.
     #[inline]
     pub(crate) fn optional<T: Held<C = C>>(self) -> Option<&'a T> {
+        permits_trust(self.0).ok().and_then(|()| self.object())
+    }
+
+    #[inline]
+    fn object<T: Held<C = C>>(self) -> Option<&'a T> {
         // SAFETY: null, or a structure of this library's, which is the beginning of its object, and the
         // program does not destroy the object while it uses it.
         unsafe { self.0.cast::<T>().as_ref() }

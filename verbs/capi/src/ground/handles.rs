@@ -81,6 +81,25 @@ pub(crate) fn live_or_none<T: Listed>(pointer: *mut T::C) -> Result<Option<Arc<T
     if pointer.is_null() { Ok(None) } else { live(pointer).map(Some) }
 }
 
+/// On the data path, where pointers are trusted: a program that is checked is not let into the memory of what
+/// it has destroyed, where it would wait for a lock for ever, or write.
+///
+/// # Errors
+/// ENOENT.
+#[inline]
+pub(crate) fn permits_trust<T>(pointer: *const T) -> Result<(), Errno> {
+    if check::is_on() { permits_checked(pointer.addr()) } else { Ok(()) }
+}
+
+#[cold]
+fn permits_checked(address: usize) -> Result<(), Errno> {
+    if address == 0 || register().live.contains_key(&address) {
+        return Ok(());
+    }
+    let call = current().map_or("a call of the data path", |made| made.call);
+    if check::is_gone(call, address) { Err(Errno(libc::ENOENT)) } else { Ok(()) }
+}
+
 /// The program's pointer to an object.
 pub(crate) fn pointer_to<T: Held>(object: &Arc<T>) -> *mut T::C {
     Arc::as_ptr(object).wrapping_byte_add(T::OFFSET).cast_mut().cast()

@@ -31,5 +31,6 @@ pub(crate) mod system_call;
 pub(crate) mod turn;
 pub(crate) mod unlogged;
 pub(crate) mod unserved;
+pub(crate) mod vendor_calls;
 pub(crate) mod wall_clock;
 pub(crate) mod zeroed;

@@ -8,13 +8,17 @@ use std::ffi::{c_int, c_void};
 use crate::ground::errno::NOT_SUPPORTED;
 use crate::ground::log::log_at;
 use crate::ground::outcome::{negative, number, pointer, status};
+use crate::ground::vendor_calls;
 use pumice_device::settings::Log;
 
-/// Why a call was refused. Calls of a vendor's library are questions, which programs ask of every device.
+/// Why a call was refused. What programs ask of every device to find out whose it is, is answered no, without
+/// a word.
 fn because(call: &str) {
-    let asks = !(call.starts_with("ibv_") || call.starts_with("_ibv_") || call.starts_with("rdma_"));
-    log_at(if asks { Log::Info } else { Log::Warn }, || {
-        format!("{call} is refused with EOPNOTSUPP: this device does not have it")
+    let level = if vendor_calls::asks(call) { Log::Info } else { Log::Warn };
+    log_at(level, || {
+        let of_vendor = vendor_calls::sentence(call);
+        of_vendor
+            .unwrap_or_else(|| format!("{call} is refused with EOPNOTSUPP: this device does not have it"))
     });
 }
 

@@ -50,6 +50,11 @@ impl Channel {
         &self.channel
     }
 
+    /// Its context.
+    pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
+        Context::of(shown!(self.c, context))
+    }
+
     /// Waits for an event for the slice of an attempt, driving the HCA meanwhile.
     ///
     /// # Errors
@@ -61,7 +66,7 @@ impl Channel {
         if descriptors::is_nonblocking(self.channel.as_fd()) {
             return Err(Errno(libc::EAGAIN));
         }
-        let context = Context::of(shown!(self.c, context))?;
+        let context = self.context()?;
         let ends = attempt_ends();
         let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
         let event = context.hca().wait_cq_event_or_signal(&self.channel, left);

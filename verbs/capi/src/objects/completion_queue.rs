@@ -70,6 +70,8 @@ pub(crate) struct Wanted {
     pub(crate) stamps: bool,
     /// Whether the program reads the stamps on the system's clock.
     pub(crate) wall_clock: bool,
+    /// Whether the oldest completion of a full queue is overwritten: else the queue fails.
+    pub(crate) overwrites: bool,
     pub(crate) domain_use: Option<Use>,
     /// Sets the operations of an extended one.
     pub(crate) set_operations: fn(&mut ibv_cq_ex),
@@ -81,9 +83,12 @@ impl Cq {
     /// # Errors
     /// Those of the context, of the channel, and of the HCA.
     pub(crate) fn create(context: *mut ibv_context, wanted: Wanted) -> Result<*mut ibv_cq, Errno> {
-        let Wanted { cqe, cq_context, channel, comp_vector, stamps, wall_clock, domain_use, set_operations } =
-            wanted;
+        let Wanted { cqe, cq_context, channel, comp_vector, stamps, wall_clock, .. } = wanted;
+        let Wanted { overwrites, domain_use, set_operations, .. } = wanted;
         let (open, reports) = (Context::of(context)?, live_or_none::<Channel>(channel)?);
+        if let Some(reports) = &reports {
+            open.check_same("completion channel", &*reports.context()?)?;
+        }
         let (hca, room) = (open.hca(), Room::<Cq>::new());
         let events = EventSource::of_object(context, room.cookie());
         let queue = hca.create_cq(CqSetup {
@@ -93,6 +98,7 @@ impl Cq {
             channel: reports.map(|channel| Arc::clone(channel.channel())),
             clock: stamps.then(|| hca.clock().clone()),
             fires_late: open.device().profile().fires_late,
+            overwrites,
             uncounted: false,
         })?;
         open.own_cq(Owned::CompletionQueue(queue.handle().pack()), Some(Arc::clone(&queue)));
@@ -109,7 +115,9 @@ impl Cq {
             wall_ns: 0,
             wall_clock: wall_clock.then(|| WallClock::new(hca.clock())),
         };
-        let (handle, depth) = (queue.handle().index, queue.depth());
+        // One that ignores overruns is as large as the program wants it to be.
+        let depth = if overwrites { u32::MAX } else { queue.depth() };
+        let handle = queue.handle().index;
         let pointer = hand_out_shared(&room.fill(Cq {
             c: Shown::new(c),
             queue,

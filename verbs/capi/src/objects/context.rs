@@ -16,6 +16,7 @@ use super::command_file::{CommandFile, Owned};
 use super::device::Device;
 use super::events::{AsyncQueue, EventSource};
 use crate::ground::abi::{ibv_context, verbs_context};
+use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::context_opened;
 use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out_shared, live, pointer_to};
@@ -62,17 +63,27 @@ impl Context {
         self.device
     }
 
-    /// Checks that an object of another context, or of this one, is on the same device: a handle means
-    /// something else on another one.
+    /// Checks that an object is of this context, or of one that was imported with its descriptor: a kernel
+    /// looks for its handle among the objects of the open file, and finds none, or another object.
     ///
     /// # Errors
-    /// EINVAL: it is on another device.
-    pub(crate) fn check_device(&self, object: &str, other: &Context) -> Result<(), Errno> {
-        let (own, other) = (self.device, other.device);
-        if own.index() == other.index() {
+    /// EINVAL: it is of another context, maybe of another device.
+    pub(crate) fn check_same(&self, object: &str, other: &Context) -> Result<(), Errno> {
+        if Arc::ptr_eq(&self.file, &other.file) {
             return Ok(());
         }
-        Err(INVALID.because(|| format!("the {object} is on {}, and this is {}", other.name(), own.name())))
+        let (own, other) = (self.device, other.device);
+        check::tell(|checker| checker.of_other_context(object));
+        Err(INVALID.because(|| {
+            if own.index() != other.index() {
+                return format!("the {object} is on {}, and this is {}", other.name(), own.name());
+            }
+            format!(
+                "the {object} is of another context of {}: what is used together must be made on one context; \
+                 open the device once, or import it with ibv_import_device",
+                own.name()
+            )
+        }))
     }
 
     pub(crate) fn adapter(&self) -> &Arc<Adapter> {

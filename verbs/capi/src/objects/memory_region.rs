@@ -71,15 +71,6 @@ impl Mr {
         self.handle
     }
 
-    pub(crate) fn lkey(&self) -> u32 {
-        shown!(self.c, lkey)
-    }
-
-    /// The program's pointer to its protection domain.
-    pub(crate) fn domain_pointer(&self) -> *mut ibv_pd {
-        shown!(self.c, pd)
-    }
-
     /// Its context.
     pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
         Context::of(shown!(self.c, context))

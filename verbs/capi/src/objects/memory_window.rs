@@ -13,7 +13,7 @@ use pumice_transport::wire::Qpn;
 
 use super::context::Context;
 use super::usage::Use;
-use crate::ground::abi::{ibv_context, ibv_mw, ibv_pd};
+use crate::ground::abi::{ibv_context, ibv_mw};
 use crate::ground::errno::Errno;
 use crate::ground::handles::{Held, Identity, Listed, Shown, show, shown};
 
@@ -47,21 +47,6 @@ impl Mw {
         self.handle
     }
 
-    /// `enum ibv_mw_type`.
-    pub(crate) fn kind(&self) -> u32 {
-        shown!(self.c, r#type)
-    }
-
-    /// The key that it shows.
-    pub(crate) fn rkey(&self) -> u32 {
-        shown!(self.c, rkey)
-    }
-
-    /// The program's pointer to its protection domain.
-    pub(crate) fn domain_pointer(&self) -> *mut ibv_pd {
-        shown!(self.c, pd)
-    }
-
     fn context_pointer(&self) -> *mut ibv_context {
         shown!(self.c, context)
     }
@@ -74,6 +59,12 @@ impl Mw {
     fn show_key(&self, key: u32) {
         show!(self.c, rkey = key);
     }
+}
+
+/// The program's copy of a window's structure shows the key of a bind that was posted.
+pub(crate) fn show_key_of(mw: *mut ibv_mw, key: u32) {
+    // SAFETY: the program has given this structure to the call that binds it, which writes its key.
+    unsafe { (&raw mut (*mw).rkey).write(key) }
 }
 
 /// A bind that was posted; whether it was executed is not known here.

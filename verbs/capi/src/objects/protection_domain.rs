@@ -57,6 +57,11 @@ impl Pd {
         }
     }
 
+    /// Whether it is a parent domain with a thread domain.
+    pub(crate) const fn has_thread_domain(&self) -> bool {
+        self.thread_domain != 0
+    }
+
     pub(crate) const fn is_parent(&self) -> bool {
         self.parent.is_some()
     }

@@ -1,10 +1,13 @@
 //! Thread domains. One promises that one thread uses what is made in it. The device's locks are cheap when no
 //! other thread wants them, so the promise is noted and not used.
 
+use std::sync::Arc;
+
+use super::context::Context;
 use super::usage::{Usage, Use};
 use crate::ground::abi::{ibv_context, ibv_td};
 use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown};
+use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
 
 /// A thread domain.
 #[repr(C)]
@@ -29,6 +32,11 @@ impl Listed for Td {
 impl Td {
     pub(crate) fn new(context: *mut ibv_context) -> Td {
         Td { c: Shown::new(ibv_td { context }), usage: Usage::default() }
+    }
+
+    /// Its context.
+    pub(crate) fn context(&self) -> Result<Arc<Context>, Errno> {
+        Context::of(shown!(self.c, context))
     }
 
     /// For a parent domain to keep.

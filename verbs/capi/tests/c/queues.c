@@ -357,6 +357,105 @@ static void what_has_arrived_is_acknowledged_before_the_end(void)
 	}
 }
 
+/* IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN: a full queue loses its oldest completions, and nothing fails. */
+static void overruns_are_ignored_on_request(void)
+{
+	struct ibv_cq_init_attr_ex wants = {
+		.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN | IBV_CREATE_CQ_ATTR_SINGLE_THREADED};
+	struct ibv_cq_ex *cqx = ibv_create_cq_ex(ctx, &wants);
+	struct ibv_qp_init_attr init_attr = qp_wants(IBV_QPT_RC);
+	CLAIM(cqx);
+	struct ibv_cq *small = ibv_cq_ex_to_cq(cqx);
+	init_attr.send_cq = init_attr.recv_cq = small;
+	init_attr.cap.max_send_wr = 60;
+	struct ibv_qp *qp = to_itself(init_attr);
+	struct ibv_sge sge = piece(0, 8);
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	wr.wr.rdma.rkey = mr->rkey;
+	/* Polling the last of them frees the whole send queue, time and again. */
+	for (int turn = 0; turn < 3; turn++) {
+		int depth = init_attr.cap.max_send_wr;
+		memory[0] = turn + 1;
+		for (int k = 0; k < depth; k++) {
+			wr.wr_id = k;
+			wr.wr.rdma.remote_addr = (uintptr_t)(memory + 1 + k);
+			post(qp, &wr);
+		}
+		FAILS(ibv_post_send(qp, &wr, &bad), ENOMEM);
+		/* The last WRITE is there, and its completion with it or soon after; no poll of this queue before. */
+		time_t end = time(NULL) + 60;
+		struct ibv_wc wc;
+		while (((volatile uint64_t *)memory)[depth] != (uint64_t)turn + 1)
+			CLAIM(ibv_poll_cq(cq, 1, &wc) == 0 && time(NULL) <= end);
+		uint64_t next = 0;
+		do {
+			int count = ibv_poll_cq(small, 1, &wc);
+			CLAIM(count >= 0 && time(NULL) <= end);
+			if (count == 1) {
+				CLAIM(wc.status == IBV_WC_SUCCESS && wc.wr_id >= next);
+				next = wc.wr_id + 1;
+			}
+		} while (next < (uint64_t)depth);
+	}
+	struct pollfd event = {.fd = ctx->async_fd, .events = POLLIN};
+	CLAIM(poll(&event, 1, 0) == 0);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_destroy_cq(small), 0);
+	wants.flags = 1 << 5;
+	REFUSED(ibv_create_cq_ex(ctx, &wants), EOPNOTSUPP);
+}
+
+/* max_rd_atomic 0 is taken for 1; a target of a smaller depth than its initiator's refuses what is too much. */
+static void depths_of_reads(void)
+{
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_RC), got;
+	struct ibv_qp *one = ibv_create_qp(pd, &wants), *other = ibv_create_qp(pd, &wants);
+	CLAIM(one && other);
+	for (int initiator = 0; initiator <= 16; initiator += 16) {
+		struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+		FAILS(ibv_modify_qp(one, &attr, IBV_QP_STATE), 0);
+		FAILS(ibv_modify_qp(other, &attr, IBV_QP_STATE), 0);
+		init(one);
+		init(other);
+		attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = other->qp_num,
+					    .max_dest_rd_atomic = 1, .min_rnr_timer = 12, .ah_attr = own_address()};
+		int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			   IBV_QP_MIN_RNR_TIMER;
+		FAILS(ibv_modify_qp(one, &attr, mask), 0);
+		attr.dest_qp_num = one->qp_num;
+		FAILS(ibv_modify_qp(other, &attr, mask), 0);
+		attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = initiator};
+		mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+		FAILS(ibv_modify_qp(one, &attr, mask), 0);
+		FAILS(ibv_query_qp(one, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &got), 0);
+		CLAIM(attr.max_rd_atomic == initiator);
+		struct ibv_sge sge = piece(0, 8);
+		struct ibv_send_wr list[16] = {0}, *bad;
+		for (int k = 0; k < 16; k++) {
+			list[k] = (struct ibv_send_wr){.wr_id = k, .next = k < 15 ? &list[k + 1] : NULL, .sg_list = &sge, .num_sge = 1,
+						       .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED};
+			list[k].wr.rdma.remote_addr = (uintptr_t)(memory + 64);
+			list[k].wr.rdma.rkey = mr->rkey;
+		}
+		FAILS(ibv_post_send(one, list, &bad), 0);
+		if (initiator == 0) {
+			completions(16);
+			continue;
+		}
+		enum ibv_wc_status first = IBV_WC_SUCCESS;
+		for (int k = 0; k < 16; k++) {
+			struct ibv_wc wc = completion();
+			if (first == IBV_WC_SUCCESS)
+				first = wc.status;
+			else
+				CLAIM(wc.status == IBV_WC_WR_FLUSH_ERR);
+		}
+		CLAIM(first == IBV_WC_REM_INV_REQ_ERR);
+	}
+	FAILS(ibv_destroy_qp(one), 0);
+	FAILS(ibv_destroy_qp(other), 0);
+}
+
 int main(void)
 {
 	open_device();
@@ -368,6 +467,8 @@ int main(void)
 	signalling();
 	connection_options();
 	what_has_arrived_is_acknowledged_before_the_end();
+	overruns_are_ignored_on_request();
+	depths_of_reads();
 	FAILS(ibv_close_device(ctx), 0);
 	return 0;
 }

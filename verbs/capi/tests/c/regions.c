@@ -201,6 +201,72 @@ static enum ibv_wc_status posted(struct ibv_qp *qp, struct ibv_send_wr *wr)
 	return completion().status;
 }
 
+/* Binds are on the data path: of the structures they read what adapters' libraries read, also of copies. */
+static void structures_of_binds_are_trusted(struct ibv_qp *b)
+{
+	uint64_t here = (uintptr_t)memory + 4096;
+	for (int copied = 0; copied < 2; copied++)
+		for (int garbled = 0; garbled < 4; garbled++) {
+			struct ibv_mw *windows[2] = {ibv_alloc_mw(pd, IBV_MW_TYPE_1), ibv_alloc_mw(pd, IBV_MW_TYPE_2)};
+			CLAIM(windows[0] && windows[1]);
+			for (int k = 0; k < 2; k++) {
+				struct ibv_mr region = *mr, *by = copied ? &region : mr;
+				struct ibv_mw window = *windows[k], *mw = copied ? &window : windows[k];
+				uint32_t handles[2] = {by->handle, mw->handle}, key = mw->rkey;
+				by->handle ^= garbled & 1 ? 0x5a5a : 0;
+				mw->handle ^= garbled & 2 ? 0x5a5a : 0;
+				struct ibv_mw_bind bind = {
+					.send_flags = IBV_SEND_SIGNALED,
+					.bind_info = {.mr = by, .addr = here, .length = 64, .mw_access_flags = IBV_ACCESS_REMOTE_READ}};
+				struct ibv_send_wr wr = bind_request(mw, here, 64, IBV_ACCESS_REMOTE_READ);
+				wr.bind_mw.bind_info.mr = by;
+				if (k == 0)
+					FAILS(ibv_bind_mw(b, mw, &bind), 0);
+				else
+					post(b, &wr);
+				CLAIM(completion().status == IBV_WC_SUCCESS);
+				CLAIM(mw->rkey != key || (copied && k == 1));
+				by->handle = handles[0];
+				mw->handle = handles[1];
+				FAILS(ibv_dealloc_mw(windows[k]), 0);
+			}
+		}
+}
+
+/* Only windows of type 2 may begin at 0: the post is refused, and nothing has happened. */
+static void zero_based_windows_of_type_1_are_refused(struct ibv_qp *a, struct ibv_qp *b)
+{
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+	struct ibv_mw_bind bind = {
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_info = {.mr = mr, .addr = (uintptr_t)memory, .length = 64, .mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ZERO_BASED}};
+	struct ibv_wc wc;
+	CLAIM(mw);
+	uint32_t key = mw->rkey;
+	FAILS(ibv_bind_mw(b, mw, &bind), EINVAL);
+	CLAIM(mw->rkey == key && ibv_poll_cq(cq, 1, &wc) == 0);
+	FAILS(outcome(a, IBV_WR_RDMA_WRITE, piece(0, 8), (uintptr_t)memory + 64, mr->rkey), 0);
+	bind.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ;
+	FAILS(ibv_bind_mw(b, mw, &bind), 0);
+	completions(1);
+	FAILS(ibv_dealloc_mw(mw), 0);
+}
+
+/* A datagram queue pair has no windows. */
+static void datagram_queue_pairs_bind_nothing(void)
+{
+	struct ibv_qp_init_attr wants = qp_wants(IBV_QPT_UD);
+	struct ibv_qp *qp = ibv_create_qp(pd, &wants);
+	struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+	CLAIM(qp && mw);
+	init(qp);
+	connect_to(qp, 0);
+	struct ibv_send_wr wr = bind_request(mw, (uintptr_t)memory, 64, IBV_ACCESS_REMOTE_READ);
+	FAILS(posted(qp, &wr), IBV_WC_LOC_QP_OP_ERR);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_dealloc_mw(mw), 0);
+}
+
 static void windows_of_type_1(struct ibv_qp *a, struct ibv_qp *b)
 {
 	uint64_t here = (uintptr_t)memory + 4096;
@@ -420,6 +486,9 @@ int main(void)
 	files(a, b);
 	REFUSED(ibv_alloc_mw(pd, 0), EINVAL);
 	REFUSED(ibv_alloc_mw(pd, 3), EINVAL);
+	structures_of_binds_are_trusted(b);
+	zero_based_windows_of_type_1_are_refused(a, b);
+	datagram_queue_pairs_bind_nothing();
 	windows_of_type_1(a, b);
 	windows_of_type_2(a, b);
 	in_one_series();

@@ -46,6 +46,10 @@ static void refusals(void)
 	struct ibv_send_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
 	struct ibv_send_wr *bad;
 	FAILS(ibv_post_send(qp, &wr, &bad), EINVAL);
+	struct ibv_recv_wr receive = {.sg_list = &sge, .num_sge = 1}, *bad_receive;
+	FAILS(ibv_post_recv(qp, &receive, &bad_receive), EINVAL);
+	struct ibv_qp_init_attr driver = qp_wants(IBV_QPT_DRIVER);
+	REFUSED(ibv_create_qp(pd, &driver), EOPNOTSUPP);
 	init(qp);
 	to_rtr(qp, 0, IBV_QP_MIN_RNR_TIMER, EINVAL);
 	to_rtr(qp, 5, 0, EINVAL);
@@ -228,8 +232,8 @@ static void no_room_and_no_queue_pair(void)
 	wr.wr.ud.remote_qpn = b->qp_num;
 	wr.wr.ud.remote_qkey = 7;
 	post(a, &wr);
-	completion();
-	completion();
+	/* The receive waits for a datagram that it can hold. */
+	completions(1);
 	wr.wr.ud.remote_qpn = b->qp_num ^ 0x8000;
 	printf("MISSING=0x%06x\n", wr.wr.ud.remote_qpn);
 	post(a, &wr);

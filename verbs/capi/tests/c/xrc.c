@@ -1,10 +1,15 @@
 /* XRC by today's calls: ibv_open_xrcd, ibv_create_srq_ex, ibv_get_srq_num, XRC_SEND, XRC_RECV, ibv_open_qp. */
 #include "xrc_kit.h"
 
-static struct ibv_xrcd *opened(int fd, int oflags)
+static struct ibv_xrcd *opened_in(struct ibv_context *context, int fd, int oflags)
 {
 	struct ibv_xrcd_init_attr init = {.comp_mask = XRC_INIT_ATTR_FULL, .fd = fd, .oflags = oflags};
-	return ibv_open_xrcd(ctx, &init);
+	return ibv_open_xrcd(context, &init);
+}
+
+static struct ibv_xrcd *opened(int fd, int oflags)
+{
+	return opened_in(ctx, fd, oflags);
 }
 
 static void domains(void)
@@ -114,7 +119,9 @@ int main(void)
 	open_device();
 	domains();
 
-	struct ibv_xrcd *xrcd = opened(-1, O_CREAT), *other = opened(-1, O_CREAT);
+	int fd = new_file();
+	struct ibv_xrcd *xrcd = opened(fd, O_CREAT), *other = opened(-1, O_CREAT);
+	CLAIM(xrcd && other);
 	struct ibv_cq *srq_cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
 	uint32_t n1, n2, n3;
 	struct ibv_srq *srq1 = xrc_srq(xrcd, srq_cq, &n1), *srq2 = xrc_srq(xrcd, srq_cq, &n2), *srq3 = xrc_srq(other, srq_cq, &n3);
@@ -138,7 +145,12 @@ int main(void)
 	REFUSED(again(ctx, xrcd, 0xfffff), EINVAL);
 	struct ibv_qp_open_attr incomplete = {.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD, .qp_num = receiver->qp_num, .xrcd = xrcd};
 	REFUSED(ibv_open_qp(ctx, &incomplete), EINVAL);
-	struct ibv_qp *shared = again(second_ctx, xrcd, receiver->qp_num);
+	/* Through another context: by the domain as that context has opened it. */
+	struct ibv_xrcd *theirs = opened_in(second_ctx, fd, 0);
+	CLAIM(theirs);
+	close(fd);
+	REFUSED(again(second_ctx, xrcd, receiver->qp_num), EINVAL);
+	struct ibv_qp *shared = again(second_ctx, theirs, receiver->qp_num);
 	CLAIM(shared && shared != receiver && shared->qp_num == receiver->qp_num && shared->qp_context == &memory);
 	CLAIM(shared->context == second_ctx && shared->qp_type == IBV_QPT_XRC_RECV);
 
@@ -218,6 +230,7 @@ int main(void)
 	FAILS(ibv_close_xrcd(xrcd), EBUSY);
 	FAILS(ibv_destroy_srq(srq2), 0);
 	FAILS(ibv_destroy_srq(srq3), 0);
+	FAILS(ibv_close_xrcd(theirs), 0);
 	FAILS(ibv_close_xrcd(xrcd), 0);
 	FAILS(ibv_close_xrcd(other), 0);
 	FAILS(ibv_destroy_cq(srq_cq), 0);

@@ -13,6 +13,7 @@ pub(crate) struct ibv_pd {
     pub(crate) handle: u32,
 }
 
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct ibv_mr {
     pub(crate) context: *mut ibv_context,
@@ -34,6 +35,7 @@ pub(crate) struct ibv_buf {
     pub(crate) dmabuf_fd: c_int,
 }
 
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct ibv_mw {
     pub(crate) context: *mut ibv_context,

@@ -18,6 +18,7 @@ mod threads;
 mod waits;
 mod writer;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,12 +30,32 @@ pub(crate) use state::{is_on, tell, tell_of};
 pub(crate) use threads::for_one_thread;
 pub(crate) use waits::begins;
 
+thread_local! {
+    /// The destroyed object that the call of this thread is given, of which the checker was told; or 0.
+    static TOLD: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the program has destroyed the object at this address, which it gives to a call. The checker is told
+/// once for each call.
+pub(crate) fn is_gone(call: &str, address: usize) -> bool {
+    let is_told = TOLD.try_with(Cell::get).is_ok_and(|told| told == address);
+    let mut is_gone = false;
+    tell(|checker| {
+        is_gone = checker.is_gone(address as u64);
+        if is_gone && !is_told {
+            checker.used(address as u64, call);
+        }
+    });
+    is_gone
+}
+
 /// The program makes a call, which is given the object at this address; 0 if none.
 pub(crate) fn enters(call: &'static str, address: usize) {
     threads::enters(call, address);
     let mut may_crash = false;
     tell(|checker| may_crash = checker.enters(call, address as u64));
     if may_crash {
+        let _ = TOLD.try_with(|told| told.set(address));
         writer::write_now();
     }
 }
@@ -43,6 +64,7 @@ pub(crate) fn enters(call: &'static str, address: usize) {
 pub(crate) fn leaves(call: &'static str, address: usize) {
     threads::leaves(address);
     waits::ends(call);
+    let _ = TOLD.try_with(|told| told.set(0));
 }
 
 /// What listens to the events of the device with this place among the devices, if programs are checked. From
