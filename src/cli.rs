@@ -129,6 +129,9 @@ pub(crate) struct CaptureOptions {
     /// Print the totals only
     #[arg(long)]
     pub(crate) summary: bool,
+    /// Fail if there are fewer well-formed RoCE packets; 0 lets an empty capture pass
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "faults")]
+    pub(crate) expect: u64,
     /// Print a fault plan that does again what the network did to the packets
     #[arg(long, conflicts_with_all = ["json", "summary"])]
     pub(crate) faults: bool,

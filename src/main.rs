@@ -11,6 +11,7 @@ mod faults;
 mod observe;
 mod outcome;
 mod perf;
+mod printed;
 mod reference;
 mod replay;
 mod run;
@@ -31,10 +32,12 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 use outcome::{CommandResult, Outcome};
+use printed::{Printed, complain, end_in_errors_at_limits};
 
 fn main() -> ExitCode {
+    end_in_errors_at_limits();
     let cli = Cli::parse();
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = Printed::new(BufWriter::new(io::stdout().lock()));
     match run(cli.command, &mut out) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) if error.reader_left() => Outcome::Good.exit_code(),
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
             // What was found out before the failure is shown first; if even that cannot be written,
             // the message on stderr is all there is.
             let _ = out.flush();
-            let _ = writeln!(io::stderr(), "pumice: {error}");
+            complain(&error);
             error.exit_code()
         }
     }

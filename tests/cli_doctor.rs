@@ -159,3 +159,16 @@ fn a_port_that_another_user_has_is_blocking_and_that_user_is_named() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text.contains("BLOCKING") && text.contains("61002"), "{text}");
 }
+
+#[test]
+fn without_proc_programs_run_and_the_doctor_is_as_green_as_they_are() {
+    let hide = "mount -t tmpfs none /tmp && mount -t tmpfs none /proc";
+    let Some(output) = doctor_after(hide) else { return };
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let Some(output) = doctor_through(hide, "\"$0\" run -- sh -c 'echo here; exit 3'") else { return };
+    assert_eq!((text(&output).as_str(), output.status.code()), ("here\n", Some(3)), "{output:?}");
+    // Called by its name alone, as installed programs are.
+    let by_name = "env PATH=\"$(dirname \"$0\"):$PATH\" pumice run -- true";
+    let Some(output) = doctor_through(hide, by_name) else { return };
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}

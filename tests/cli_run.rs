@@ -298,3 +298,44 @@ fn two_processes_share_an_address() {
         assert!(end.status.success() && out(&end).contains("usec/iter"), "{end:?}");
     }
 }
+
+#[test]
+fn a_program_of_musl_gets_one_sentence_and_runs_without_the_library() {
+    if Command::new("musl-gcc").arg("--version").output().is_err() {
+        eprintln!("**** SKIPPED: apt-get install musl-tools");
+        return;
+    }
+    let folder = scratch("musl");
+    let (source, program) = (folder.join("p.c"), folder.join("p"));
+    fs::write(&source, "int main(void) { return 3; }").expect("the folder is ours");
+    let built = Command::new("musl-gcc").arg("-o").args([&program, &source]).output().expect("it runs");
+    assert!(built.status.success(), "{built:?}");
+    let program = program.to_str().expect("text");
+    let script = folder.join("script");
+    fs::write(&script, format!("#!/bin/sh\nexec {program}\n")).expect("the folder is ours");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+    let script = script.to_str().expect("text");
+    let words = format!("exec {program}");
+    for line in [
+        &["--", program][..],
+        &["--check", "--", program],
+        &["--rsocket", "--", program],
+        &["--", "env", "A=b", program],
+        &["--", "sh", "-c", &words],
+        &["--", script],
+        &["--", "env", "sh", script],
+    ] {
+        let output = run(line);
+        let said = err(&output);
+        assert_eq!(said.lines().count(), 1, "{line:?}: {said}");
+        let begin = format!("pumice: {program} is linked with musl (its loader is /lib/ld-musl-");
+        assert!(said.starts_with(&begin) && said.contains("libpumice.so with glibc"), "{line:?}: {said}");
+        assert_eq!(output.status.code(), Some(3), "{line:?}: {output:?}");
+    }
+    // One program among others of a shell: the others keep the device.
+    let output = run(&["--", "sh", "-c", &format!("env; {program}")]);
+    assert!(
+        err(&output).contains("is linked with musl") && out(&output).contains("LD_PRELOAD="),
+        "{output:?}"
+    );
+}

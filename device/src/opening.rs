@@ -19,11 +19,12 @@ use crate::ground::clock::Clock;
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::port::{
     CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,
-    UdpConfig, UdpPort,
+    UdpConfig, UdpPort, whole_blocks,
 };
 use crate::settings::Wire;
 use crate::share::{ShareConfig, ShareError, SharedPort, switches};
 use crate::shuffle::{Shuffle, ShuffleOptions};
+use crate::system::output_file::{OutputFile, on_standard_error};
 use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
 use crate::world::World;
 
@@ -138,13 +139,15 @@ impl Opening {
         }
     }
 
-    /// The same with a capture to a new file, which replaces an old one.
+    /// The same with a capture to a new file, which replaces an old one. That it cannot be written any more
+    /// is said on standard error.
     #[must_use]
     pub fn captured_to(mut self, file: impl Into<std::path::PathBuf>) -> Opening {
         let file = file.into();
         self.capture = Some(Box::new(move || {
-            let out: Box<dyn Write + Send> =
-                Box::new(io::BufWriter::with_capacity(1 << 18, std::fs::File::create(file)?));
+            let say = Box::new(on_standard_error);
+            let out = OutputFile::create(&file, "the capture", whole_blocks, say)?;
+            let out: Box<dyn Write + Send> = Box::new(io::BufWriter::with_capacity(1 << 18, out));
             Ok(out)
         }));
         self

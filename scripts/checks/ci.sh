@@ -20,11 +20,11 @@ valid() {
 valid github-actions .github/actions/pumice/action.yml
 valid github-workflows .github/workflows/*.yml
 valid compose-spec docs/deploy/compose/compose.yml
-# The first and the second example of docs/ci.md, and the workflow of the quick start.
+# The examples of docs/ci.md, of which the third is GitLab's, and the workflow of the quick start.
 awk -v place="$place" '/^```yaml$/ { inside = 1; number++; next } /^```$/ { inside = 0 } inside { print > (place "/" number ".yml") }' \
     docs/ci.md docs/quick-start/github.md
-valid github-workflows "$place/1.yml" "$place/3.yml"
-valid gitlab-ci "$place/2.yml"
+valid github-workflows "$place/1.yml" "$place/2.yml" "$place/4.yml"
+valid gitlab-ci "$place/3.yml"
 "$python" - docs/deploy/kind/*.yml <<'END'
 import sys
 from ruamel.yaml import YAML
@@ -87,3 +87,5 @@ if command -v ibv_rc_pingpong >/dev/null && command -v ss >/dev/null; then
     for kind in pcapng trace faults; do compgen -G "$REPORTS/*.$kind" >/dev/null || fail "no $kind among the reports"; done
 fi
 printf 'installed, ran and reported\n'
+unset INPUT_FAULTS INPUT_WIRE
+"$python" scripts/checks/ci-blocks.py "$place/pumice-0-test"

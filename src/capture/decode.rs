@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hasher};
 
 use pumice_transport::path::ROCE_PORT;
-use pumice_transport::wire::{Bth, Datagram, LinkType, Packet, Verdict, decapsulate, icrc};
+use pumice_transport::wire::{self, Bth, Datagram, LinkType, Packet, Verdict, decapsulate, icrc};
 
 use super::file::Frame;
 use super::management::{Management, message_of};
@@ -13,12 +13,14 @@ use super::record::{Congestion, Flags, Icrc, Record};
 pub(crate) enum Decoded {
     /// A datagram to the RoCE port, well-formed or not: one packet, or those of a batch.
     Roce(Vec<Record>),
-    /// The capture did not keep enough of the frame to tell.
+    /// The capture kept less of the frame than the base transport header.
     Cut,
     /// Something else.
     Other,
 }
 
+/// Bytes of the longest frame: an IP packet, and what can be before it.
+const MAX_FRAME_BYTES: usize = (1 << 16) + 128;
 /// The shortest RoCE packet: BTH and ICRC.
 const MIN_BYTES: usize = 16;
 /// The longest: 4096 bytes of payload and the largest headers, generously.
@@ -29,17 +31,15 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
     let Some(link) = LinkType::from_pcap(frame.link_type) else { return Decoded::Other };
     let datagram = match decapsulate(link, frame.bytes) {
         Ok(datagram) => datagram,
-        Err(_) if frame.cut => return Decoded::Cut,
+        Err(_) if frame.is_cut() => return decode_cut(link, frame),
         Err(_) => return Decoded::Other,
     };
     if datagram.flow.destination_port != ROCE_PORT {
         return Decoded::Other;
     }
-    let time_ns = u64::try_from(frame.time.as_nanos()).unwrap_or(u64::MAX);
+    let time_ns = time_ns(frame);
     let verdict = check_icrc(&datagram);
-    // It is printed, perhaps on a terminal.
-    let plain = |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
-    let comments: Vec<String> = frame.comments.iter().map(|text| plain(text)).collect();
+    let comments = comments(frame);
     if verdict != Icrc::Ok
         && let Some(segment_bytes) = batch_segment_bytes(&datagram)
     {
@@ -55,6 +55,55 @@ pub(crate) fn decode(frame: &Frame<'_>) -> Decoded {
         );
     }
     Decoded::Roce(vec![Record { comments, ..record(time_ns, &datagram, datagram.payload, verdict) }])
+}
+
+/// Decodes a frame of which the capture kept the beginning: with nothing but zeros behind it, all headers
+/// have their places, and say how long the packet was.
+fn decode_cut(link: LinkType, frame: &Frame<'_>) -> Decoded {
+    let mut whole = frame.bytes.to_vec();
+    whole.resize(frame.whole_bytes.min(MAX_FRAME_BYTES), 0);
+    let Ok(datagram) = decapsulate(link, &whole) else { return Decoded::Cut };
+    // Where the payload begins in the frame.
+    let begin = (datagram.payload.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    let kept = frame.bytes.len().checked_sub(begin).unwrap_or_default().min(datagram.payload.len());
+    if datagram.flow.destination_port != ROCE_PORT {
+        return if frame.bytes.len() < begin { Decoded::Cut } else { Decoded::Other };
+    }
+    if kept < Bth::LEN.min(datagram.payload.len()) {
+        return Decoded::Cut;
+    }
+    let is_whole = kept == datagram.payload.len();
+    let icrc = if is_whole { check_icrc(&datagram) } else { Icrc::NotCaptured };
+    let mut record = record(time_ns(frame), &datagram, datagram.payload, icrc);
+    record.comments = comments(frame);
+    if !is_whole {
+        record.keep(datagram.payload.get(..kept).unwrap_or_default());
+    }
+    Decoded::Roce(vec![record])
+}
+
+fn time_ns(frame: &Frame<'_>) -> u64 {
+    u64::try_from(frame.time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn comments(frame: &Frame<'_>) -> Vec<String> {
+    // It is printed, perhaps on a terminal.
+    let plain = |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    frame.comments.iter().map(|text| plain(text)).collect()
+}
+
+impl Record {
+    /// Takes back what was read behind the bytes that the capture kept.
+    fn keep(&mut self, kept: &[u8]) {
+        let Some(headers) = self.headers.wire().copied() else { return };
+        if headers.len() > kept.len() {
+            self.headers = wire::Headers::new(headers.bth).into();
+        }
+        if self.payload_bytes + headers.len() > kept.len() {
+            (self.cm, self.message) = (None, None);
+            self.digest = digest(kept.get(headers.len()..).unwrap_or_default());
+        }
+    }
 }
 
 fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> Record {

@@ -19,12 +19,19 @@ pub(crate) struct Frame<'a> {
     pub(crate) link_type: u32,
     /// The bytes kept.
     pub(crate) bytes: &'a [u8],
-    /// The capture kept less than the whole frame.
-    pub(crate) cut: bool,
+    /// How long it was; longer than what was kept if the capture cut it.
+    pub(crate) whole_bytes: usize,
     /// Whether it was captured where it was sent, if the capture says so.
     pub(crate) is_outbound: Option<bool>,
     /// What the capture says about it.
     pub(crate) comments: Vec<&'a str>,
+}
+
+impl Frame<'_> {
+    /// Whether the capture kept less than the whole frame.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.bytes.len() < self.whole_bytes
+    }
 }
 
 /// Whether a file that begins with these bytes is a capture: true for pcapng, false for pcap.
@@ -99,7 +106,7 @@ fn pcap_frames<E>(
             time: seconds + Duration::from_nanos(u64::from(packet.ts_frac) * fraction_ns),
             link_type: header.datalink.into(),
             bytes: &packet.data,
-            cut: packet.incl_len < packet.orig_len,
+            whole_bytes: packet.orig_len as usize,
             is_outbound: None,
             comments: Vec::new(),
         };
@@ -168,7 +175,7 @@ fn pcapng_frames<E>(
                     time: interface.time(ticks),
                     link_type: interface.link_type,
                     bytes: &packet.data,
-                    cut: packet.data.len() < packet.original_len as usize,
+                    whole_bytes: packet.original_len as usize,
                     is_outbound: packet.options.iter().find_map(is_outbound),
                     comments: packet.options.iter().filter_map(comment).collect(),
                 };
@@ -180,7 +187,7 @@ fn pcapng_frames<E>(
                     time: Duration::ZERO,
                     link_type: interfaces.first().map_or(u32::from(DataLink::ETHERNET), |i| i.link_type),
                     bytes: packet.data.get(..length).unwrap_or_default(),
-                    cut: packet.data.len() < packet.original_len as usize,
+                    whole_bytes: packet.original_len as usize,
                     is_outbound: None,
                     comments: Vec::new(),
                 };
@@ -216,7 +223,7 @@ mod tests {
     fn frames(file: &[u8]) -> (Seen, Result<(), Reason<()>>) {
         let mut seen = Vec::new();
         let end = for_each_frame(file, |frame| {
-            seen.push((frame.time, frame.link_type, frame.bytes.to_vec(), frame.cut));
+            seen.push((frame.time, frame.link_type, frame.bytes.to_vec(), frame.is_cut()));
             Ok(())
         });
         (seen, end)

@@ -69,9 +69,22 @@ fn list(name: &str, input: impl Read, options: &CaptureOptions, out: &mut dyn Wr
             let frames = totals.frames;
             Err(CommandError::Failed(format!("{name} cannot be read after frame {frames}: {what}")))
         }
-        None if totals.icrc_bad > 0 => Ok(Outcome::Bad),
+        None if totals.well_formed() < options.expect => Err(too_few(name, &totals, options.expect)),
+        None if totals.has_damage() => Ok(Outcome::Bad),
         None => Ok(Outcome::Good),
     }
+}
+
+/// A check of what was not captured must not pass.
+fn too_few(name: &str, totals: &Totals, expected: u64) -> CommandError {
+    let (found, malformed) = (totals.well_formed(), totals.malformed);
+    let what = match (found, totals.packets) {
+        (0, 0) => "it holds no RoCE packet".to_owned(),
+        (0, _) => format!("it holds no well-formed RoCE packet: {malformed} are malformed"),
+        _ => format!("it holds {found} well-formed RoCE packets"),
+    };
+    let more = if expected > 1 { format!(", and {expected} are expected (--expect)") } else { String::new() };
+    CommandError::Failed(format!("{name}: {what}{more}"))
 }
 
 /// Counts a frame and, unless only totals are wanted, prints it if it is a RoCE packet.
@@ -142,8 +155,14 @@ mod tests {
     ];
 
     fn listed(file: &[u8], json: bool) -> (CommandResult, String) {
-        let options =
-            CaptureOptions { file: PathBuf::new(), receiver: None, json, summary: false, faults: false };
+        let options = CaptureOptions {
+            file: PathBuf::new(),
+            receiver: None,
+            json,
+            summary: false,
+            faults: false,
+            expect: 1,
+        };
         let mut out = Vec::new();
         let result = list("test", file, &options, &mut out);
         (result, String::from_utf8(out).expect("a listing is text"))
@@ -227,6 +246,98 @@ mod tests {
         assert_eq!((&lines[0]["kind"], &lines[0]["payload_bytes"]), (&"packet".into(), &5.into()));
         assert_eq!((&lines[1]["kind"], &lines[1]["others"]), (&"summary".into(), &3.into()));
         assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
+    }
+
+    /// A pcap file of raw IP packets of which `kept` bytes were kept.
+    fn cut(packets: &[&[u8]], kept: usize) -> Vec<u8> {
+        let mut file = pcap(&[]);
+        for packet in packets {
+            let bytes = packet.get(..kept).unwrap_or(packet);
+            for word in [0, 0, bytes.len() as u32, packet.len() as u32] {
+                file.extend_from_slice(&word.to_le_bytes());
+            }
+            file.extend_from_slice(bytes);
+        }
+        file
+    }
+
+    #[test]
+    fn packets_that_the_capture_cut_are_shown_from_their_headers() {
+        // IP, UDP and BTH are 40 bytes.
+        for kept in 40..HELLO.len() {
+            let (result, text) = listed(&cut(&[&HELLO, &HELLO], kept), false);
+            let line =
+                "RC_SEND_ONLY  qp 0x000011  psn 43981 solicited migrated ack-request  5 B  icrc not captured";
+            assert_eq!(text.matches(line).count(), 2, "{kept}: {text}");
+            assert!(text.contains("2 RoCE packets with 10 bytes"), "{text}");
+            assert!(text.contains("ICRC: 0 ok, 0 bad, 2 not captured"), "{text}");
+            assert!(matches!(result, Ok(Outcome::Good)), "{result:?}");
+        }
+        for kept in 0..40 {
+            let (result, text) = listed(&cut(&[&HELLO], kept), false);
+            assert!(text.contains("1 frames cut by the capture"), "{kept}: {text}");
+            assert!(result.is_err(), "{kept}: nothing is known of it");
+        }
+    }
+
+    #[test]
+    fn timelines_and_replays_have_packets_that_the_capture_cut() {
+        let file = cut(&[&HELLO, &HELLO], 40);
+        let found = processes::processes(vec![("one".to_owned(), file.as_slice())]).expect("it has packets");
+        let queue_pairs = found.iter().flat_map(|process| &process.queue_pairs);
+        let packets: Vec<_> = queue_pairs.flat_map(|qp| &qp.packets).collect();
+        assert!(packets.len() >= 2 && packets.iter().all(|packet| !packet.is_dropped && packet.psn == 43981));
+        let seen = plan::all_sightings(file.as_slice(), 10).expect("it has packets");
+        assert_eq!(seen.iter().filter(|one| !one.is_damaged && one.payload_bytes == 5).count(), 2);
+    }
+
+    #[test]
+    fn headers_behind_the_cut_are_left_out() {
+        let mut write = HELLO.to_vec();
+        // RC RDMA WRITE Only: an RETH behind the BTH, and no payload.
+        write[28] = 0x0a;
+        write[29] = 0;
+        write.resize(28 + 12 + 16 + 4, 0x11);
+        write[2..4].copy_from_slice(&60_u16.to_be_bytes());
+        write[24..26].copy_from_slice(&40_u16.to_be_bytes());
+        let (_, text) = listed(&cut(&[&write], 56), false);
+        assert!(text.contains("RC_RDMA_WRITE_ONLY") && text.contains("rkey 0x11111111"), "{text}");
+        let (_, text) = listed(&cut(&[&write], 55), false);
+        assert!(text.contains("RC_RDMA_WRITE_ONLY") && !text.contains("rkey"), "{text}");
+    }
+
+    #[test]
+    fn a_check_of_nothing_does_not_pass() {
+        let mut other = HELLO;
+        other[22..24].copy_from_slice(&[0, 53]);
+        let mut short = HELLO[..33].to_vec();
+        short[2..4].copy_from_slice(&33_u16.to_be_bytes());
+        short[24..26].copy_from_slice(&13_u16.to_be_bytes());
+        for (packets, sentence) in [
+            (&[][..], "test: it holds no RoCE packet"),
+            (&[&other[..]], "test: it holds no RoCE packet"),
+            (&[&short[..], &short], "test: it holds no well-formed RoCE packet: 2 are malformed"),
+        ] {
+            let (result, _) = listed(&pcap(packets), false);
+            assert_eq!(result.expect_err("nothing to check").to_string(), sentence);
+        }
+        let (result, _) = listed(&pcap(&[&HELLO, &short]), false);
+        assert!(matches!(result, Ok(Outcome::Bad)), "one is malformed: {result:?}");
+    }
+
+    #[test]
+    fn fewer_packets_than_expected_are_told() {
+        let run = |file: &[u8], expect| {
+            let (json, summary, faults) = (false, false, false);
+            let options =
+                CaptureOptions { file: PathBuf::new(), receiver: None, json, summary, faults, expect };
+            list("test", file, &options, &mut Vec::new())
+        };
+        let two = pcap(&[&HELLO, &HELLO]);
+        assert!(matches!(run(&two, 2), Ok(Outcome::Good)));
+        let error = run(&two, 3).expect_err("one is missing").to_string();
+        assert_eq!(error, "test: it holds 2 well-formed RoCE packets, and 3 are expected (--expect)");
+        assert!(matches!(run(&pcap(&[]), 0), Ok(Outcome::Good)));
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl Record {
         match self.icrc {
             Icrc::Ok => write!(out, "  icrc ok")?,
             Icrc::Missing => write!(out, "  no icrc")?,
+            Icrc::NotCaptured => write!(out, "  icrc not captured")?,
             Icrc::Bad { right_for_ip_id: None } => write!(out, "  icrc BAD")?,
             Icrc::Bad { right_for_ip_id: Some(id) } => write!(out, "  icrc BAD (right for IP ID {id})")?,
         }
@@ -214,6 +215,8 @@ pub(crate) enum Icrc {
     Ok,
     /// The packet is too short to have one.
     Missing,
+    /// The capture cut the packet before its end.
+    NotCaptured,
     Bad {
         /// The IPv4 identification that the sender computed it for, if that is all that is wrong.
         right_for_ip_id: Option<u16>,
@@ -226,6 +229,7 @@ impl Serialize for Icrc {
         let verdict = match self {
             Icrc::Ok => "ok",
             Icrc::Missing => "missing",
+            Icrc::NotCaptured => "not captured",
             Icrc::Bad { .. } => "bad",
         };
         map.serialize_entry("icrc", verdict)?;

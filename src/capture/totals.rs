@@ -20,13 +20,18 @@ pub(crate) struct Totals {
     pub(crate) packets: u64,
     /// Those of them that are no well-formed RoCE packet.
     pub(crate) malformed: u64,
-    /// Frames of which the capture did not keep enough to tell what they are.
+    /// Malformed ones whose ICRC is not right: another sender's opcodes are no mistake.
+    #[serde(skip)]
+    damaged: u64,
+    /// Frames of which the capture did not keep the base transport header.
     pub(crate) cut: u64,
     /// Frames that are something else.
     pub(crate) others: u64,
     pub(crate) payload_bytes: u64,
     pub(crate) icrc_ok: u64,
     pub(crate) icrc_bad: u64,
+    /// The capture cut the packet before it.
+    pub(crate) icrc_not_captured: u64,
     /// Of the bad ones: right for another IP identification than the one captured.
     pub(crate) icrc_right_for_other_ip_id: u64,
     /// Packets that a fault plan lost: they are in the capture, and were never on the network.
@@ -66,10 +71,12 @@ impl Totals {
         self.packets += 1;
         self.lost += u64::from(record.is_lost());
         self.malformed += u64::from(record.malformed.is_some());
+        self.damaged += u64::from(record.malformed.is_some() && record.icrc != Icrc::Ok);
         self.payload_bytes += record.payload_bytes as u64;
         match record.icrc {
             Icrc::Ok => self.icrc_ok += 1,
             Icrc::Missing => {}
+            Icrc::NotCaptured => self.icrc_not_captured += 1,
             Icrc::Bad { right_for_ip_id } => {
                 self.icrc_bad += 1;
                 self.icrc_right_for_other_ip_id += u64::from(right_for_ip_id.is_some());
@@ -83,6 +90,16 @@ impl Totals {
             flow = "others".to_owned();
         }
         *self.flows.entry(flow).or_default() += 1;
+    }
+
+    /// Packets that are well-formed.
+    pub(crate) const fn well_formed(&self) -> u64 {
+        self.packets - self.malformed
+    }
+
+    /// Whether a packet is damaged.
+    pub(crate) const fn has_damage(&self) -> bool {
+        self.icrc_bad + self.damaged > 0
     }
 
     pub(crate) fn write_json(&self, out: &mut dyn Write) -> Result<(), CommandError> {
@@ -114,6 +131,9 @@ impl Totals {
         )?;
         if self.icrc_right_for_other_ip_id > 0 {
             write!(out, " ({} right for another IP ID)", self.icrc_right_for_other_ip_id)?;
+        }
+        if self.icrc_not_captured > 0 {
+            write!(out, ", {} not captured", self.icrc_not_captured)?;
         }
         for (count, what) in [
             (self.lost, "lost by a fault plan"),

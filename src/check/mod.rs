@@ -1,9 +1,8 @@
 //! `pumice check`, and exit codes that tell of findings.
 
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs;
 
-use pumice_device::settings::CHECK_MARK;
+use pumice_device::settings::{CHECK_MARK, Marks};
 use pumice_device::share::runtime_folder;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -28,14 +27,24 @@ pub(crate) fn run(options: &RunOptions) -> CommandResult {
 fn run_told(options: &RunOptions, code: u8) -> CommandResult {
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     let mark = runtime.join(format!("check-{}", std::process::id()));
-    File::create(&mark)?;
+    Marks::create(&mark).map_err(|error| {
+        CommandError::Failed(format!("{} cannot be written: {error}: make room", mark.display()))
+    })?;
     let outcome = run_beside_with(options, &[(CHECK_MARK, &mark)]);
-    let has_found = is_marked(&mark);
+    let marks = Marks::read(&mark);
     let _ = fs::remove_file(&mark);
-    match outcome? {
-        0 if has_found => {
+    let ended = outcome?;
+    let marks = marks.map_err(|error| {
+        CommandError::Failed(format!("{} cannot be read: {error}: run it again", mark.display()))
+    })?;
+    match ended {
+        0 if marks.has_found => {
             let sentence = format!("the program ended well, and something was found: exit code {code}");
             Err(CommandError::Program { sentence, exit_code: code })
+        }
+        0 if marks.lacks_report => {
+            let sentence = "the program ended well, and its report of checks is not complete";
+            Err(CommandError::Failed(sentence.to_owned()))
         }
         0 => Ok(Outcome::Good),
         exit_code => {
@@ -43,8 +52,4 @@ fn run_told(options: &RunOptions, code: u8) -> CommandResult {
             Err(CommandError::Program { sentence, exit_code })
         }
     }
-}
-
-fn is_marked(mark: &Path) -> bool {
-    fs::metadata(mark).is_ok_and(|about| about.len() > 0)
 }

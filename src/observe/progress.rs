@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Read};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pumice_device::ground::printable::printable;
 
 /// Work that is done sooner shows no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +35,7 @@ impl Progress {
     /// A bar that counts bytes of this file.
     fn of_bytes(length: u64, file: &str) -> Progress {
         let progress = Progress::new(length, "{bar:30} {bytes}/{total_bytes} of {msg}, {eta} left");
-        progress.bar.set_message(file.to_owned());
+        progress.bar.set_message(printable(file).into_owned());
         progress
     }
 

@@ -15,6 +15,7 @@ mod wording;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 
+use pumice_device::ground::printable::printable;
 use pumice_perf::{Server, cores};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
@@ -124,5 +125,5 @@ fn listen(at: SocketAddr, address: Option<IpAddr>, core: Option<usize>) -> Resul
 
 /// A sentence for the person at the terminal; that standard error is closed is no failure.
 fn note(sentence: &str) {
-    let _ = writeln!(io::stderr(), "{sentence}");
+    let _ = writeln!(io::stderr(), "{}", printable(sentence));
 }

@@ -1,6 +1,5 @@
 //! The processes of a loop: this program again, each as one end.
 
-use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,6 +9,7 @@ use pumice_perf::Plan;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::options::EndSettings;
+use crate::run::own_program;
 
 /// Exit code of a child that could not become the program.
 const COULD_NOT_EXECUTE: i32 = 127;
@@ -58,8 +58,7 @@ impl End {
     /// # Errors
     /// A sentence.
     pub(crate) fn start(task: &Task, wrapper: &[String], reader: Reader) -> Result<End, String> {
-        let program =
-            env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+        let program = own_program()?;
         let task = serde_json::to_string(task).map_err(|error| error.to_string())?;
         let mut command = match wrapper.split_first() {
             Some((first, rest)) => {

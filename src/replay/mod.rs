@@ -1,12 +1,12 @@
 //! `pumice replay`: a recorded run again, with what happened to its packets, and where it departed.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
 use pumice_device::faults::FaultPlan;
 use pumice_device::settings::DEFAULT_SEED;
+use pumice_device::system::output_file::{create_private_folder, write_private};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -36,11 +36,11 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
     check_devices(&processes, &identity(&options.run)?, &options.folder)?;
     let recorded = evidence(&processes)?;
     let folder = options.folder.join(format!("replay-{}", std::process::id()));
-    let made = fs::create_dir_all(&folder).and_then(|()| {
+    let made = create_private_folder(&folder).and_then(|()| {
         options.run.record = Some(folder.clone());
         let plan = folder.join("plan.jsonl");
         options.run.faults = Some(plan.clone());
-        fs::write(plan, recorded.join("\n") + "\n")
+        write_private(&plan, (recorded.join("\n") + "\n").as_bytes())
     });
     made.map_err(|error| {
         CommandError::Failed(format!("{} cannot be written: {error}: free it", folder.display()))

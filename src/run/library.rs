@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use pumice_device::share::runtime_folder_that;
 
 use super::carried;
+use super::own::own_program;
 
 const OBJECT: &str = "libpumice.so";
 /// Folder of links beside the object.
@@ -46,7 +47,7 @@ pub(super) struct Library {
 /// # Errors
 /// It is in none of these places; the sentence lists them.
 pub(super) fn find() -> Result<Library, String> {
-    let own = std::env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+    let own = own_program()?;
     let beside = own.parent().unwrap_or(Path::new("/"));
     match find_beside(beside) {
         Ok(found) => Ok(found),

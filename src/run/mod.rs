@@ -1,9 +1,11 @@
 //! `pumice run`: checks the settings, puts them into the environment, and becomes the program.
 
+mod behind;
 mod carried;
 mod library;
 mod old_trees;
 mod options;
+mod own;
 mod preload;
 mod program;
 pub(crate) mod record;
@@ -11,7 +13,6 @@ mod sysfs;
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +23,10 @@ use pumice_device::system::interface::{Interface, interfaces};
 use rustix::io::Errno;
 
 pub(crate) use options::RunOptions;
+pub(crate) use own::own_program;
 
 use crate::outcome::{BAD, CommandError, CommandResult, SIGNAL};
+use crate::printed::complain;
 use program::Program;
 use record::Identity;
 
@@ -107,15 +110,17 @@ fn prepare(options: &RunOptions) -> Result<Prepared, CommandError> {
     let Some((name, arguments)) = options.program.split_first() else {
         return Err(CommandError::Usage("name a program to run: pumice run -- program arguments".to_owned()));
     };
-    let program = Program::find(name)?;
+    let program = Program::find(name, arguments)?;
     for warning in program.warnings().into_iter().chain(misspelt_variables()) {
-        let _ = writeln!(std::io::stderr(), "pumice: {warning}");
+        complain(&warning);
     }
     let library = library::find().map_err(CommandError::Failed)?;
     let folder = library::links(&library).map_err(CommandError::Failed)?;
     let mut command = Command::new(&program.path);
     command.arg0(name).args(arguments).envs(set);
-    command.env("LD_LIBRARY_PATH", library::search_path(&folder, std::env::var_os("LD_LIBRARY_PATH")));
+    if !program.is_of_musl() {
+        command.env("LD_LIBRARY_PATH", library::search_path(&folder, std::env::var_os("LD_LIBRARY_PATH")));
+    }
     if !options.no_preload && program.takes_preloads() {
         preload::prepare(options, &settings, &library.path, &mut command).map_err(CommandError::Failed)?;
     }
@@ -141,9 +146,12 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<Vec<DeviceDescript
     let refuse = |error: SettingError| refused(&error, options);
     let found = known_interfaces()?;
     let profile = settings.load_profile().map_err(refuse)?;
-    settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
+    let plan = settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
     let topology = settings.load_topology().map_err(refuse)?;
     let described = settings.device_descriptions(&profile, &found).map_err(refuse)?;
+    let ports = |device: &DeviceDescription| if device.second_port.is_some() { 2 } else { 1 };
+    let devices: Vec<_> = described.iter().map(|device| (device.name.as_str(), ports(device))).collect();
+    plan.without_effect_on(&devices).iter().for_each(|sentence| complain(sentence));
     for device in &described {
         if let (Some(topology), Some(file)) = (&topology, &settings.topology) {
             let gids = device.gid_entries(&found).map_err(refuse)?;

@@ -1,10 +1,11 @@
 //! Trees for /sys that earlier programs had. Other interfaces, addresses or options make another tree, and
 //! each takes half a megabyte, in memory where the runtime folder is.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Trees that stay although no process uses them, the latest ones.
 const KEPT: usize = 16;
@@ -15,16 +16,69 @@ const LOCK: &str = "sysfs.lock";
 /// How names of trees begin.
 const PREFIX: &str = "sysfs-";
 
+/// How long another process may remove trees.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Says to those who remove trees that this process begins to use one: until it becomes the program, whose
 /// environment names the tree.
-pub(super) fn hold(runtime: &Path) {
-    let lock = File::options().create(true).append(true).open(runtime.join(LOCK));
-    if let Ok(lock) = lock
-        && lock.lock_shared().is_ok()
-    {
-        // It is closed on exec.
-        std::mem::forget(lock);
+///
+/// # Errors
+/// A sentence: another process has been removing trees for too long, or is stopped while it does. It may
+/// remove any tree when it goes on.
+pub(super) fn hold(runtime: &Path) -> Result<(), String> {
+    let path = runtime.join(LOCK);
+    // Without the lock the tree is there for as long as others leave it.
+    let Ok(lock) = File::options().create(true).append(true).open(&path) else { return Ok(()) };
+    let begun = Instant::now();
+    while let Err(TryLockError::WouldBlock) = lock.try_lock_shared() {
+        let holder = holder(&lock, &path);
+        if let Some(pid) = holder.filter(|pid| is_stopped(*pid)) {
+            return Err(format!(
+                "{} stays locked, and process {pid}, which has locked it, is stopped: continue it \
+                 (kill -CONT {pid}) or kill it",
+                path.display()
+            ));
+        }
+        if begun.elapsed() > PATIENCE {
+            let by = holder.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            let seconds = PATIENCE.as_secs();
+            return Err(format!("{} was locked by {by} for {seconds} s: try again", path.display()));
+        }
+        std::thread::sleep(PAUSE);
     }
+    // It is closed on exec.
+    std::mem::forget(lock);
+    Ok(())
+}
+
+/// The process that has a file locked against all others, as far as /proc tells.
+fn holder(lock: &File, path: &Path) -> Option<u32> {
+    let inode = lock.metadata().ok()?.ino();
+    let path = fs::canonicalize(path).ok()?;
+    let has_open = |pid: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        descriptors.filter_map(|one| fs::read_link(one.path()).ok()).any(|to| to == path)
+    };
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().filter_map(|line| exclusive(line, inode)).find(has_open)
+}
+
+/// The process of a line of /proc/locks, if it has a file with this inode locked against all others:
+/// `1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF`.
+fn exclusive(line: &str, inode: u64) -> Option<u32> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let [_, "FLOCK", _, "WRITE", pid, file, ..] = fields[..] else { return None };
+    let found: u64 = file.rsplit(':').next()?.parse().ok()?;
+    if found == inode { pid.parse().ok() } else { None }
+}
+
+/// Whether a process is stopped: the state comes after its name, which has parentheses around it.
+fn is_stopped(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('T' | 't'))
 }
 
 /// Removes trees that no process uses, beyond the latest ones, unless another process begins to use one now.
@@ -78,7 +132,6 @@ pub(super) fn touch(tree: &Path) {
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
-    use std::time::Duration;
 
     use super::*;
 
@@ -116,5 +169,19 @@ mod tests {
         remove(&runtime);
         assert_eq!(left().len(), KEPT);
         fs::remove_dir_all(&runtime).unwrap();
+    }
+
+    #[test]
+    fn the_process_that_removes_trees_is_known() {
+        let path = std::env::temp_dir().join(format!("pumice-{LOCK}-{}", std::process::id()));
+        let open = || File::options().create(true).append(true).open(&path).unwrap();
+        let (one, other) = (open(), open());
+        assert_eq!(holder(&other, &path), None);
+        one.lock_shared().unwrap();
+        assert_eq!(holder(&other, &path), None, "others can share it");
+        one.lock().unwrap();
+        assert_eq!(holder(&other, &path), Some(std::process::id()));
+        assert!(!is_stopped(std::process::id()));
+        fs::remove_file(&path).unwrap();
     }
 }

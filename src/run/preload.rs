@@ -6,7 +6,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +15,7 @@ use pumice_device::settings::{Log, Settings};
 use super::library;
 use super::options::RunOptions;
 use super::sysfs;
+use crate::printed::complain;
 
 /// The preloads, beside libpumice.so.
 const SYSFS: &str = "libpumice_sysfs.so";
@@ -51,10 +51,7 @@ pub(super) fn prepare(
         Ok(preload) => list.push(preload),
         Err(sentence) if options.sysfs => return Err(sentence),
         Err(sentence) if settings.log >= Log::Warn => {
-            let _ = writeln!(
-                std::io::stderr(),
-                "pumice: {sentence}; so the program sees the system's /sys/class/infiniband"
-            );
+            complain(&format!("{sentence}; so the program sees the system's /sys/class/infiniband"));
         }
         Err(_) => {}
     }
@@ -62,10 +59,7 @@ pub(super) fn prepare(
         match find("--check", CHECK, object) {
             Ok(preload) => list.push(preload),
             Err(sentence) => {
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "pumice: {sentence}; so memory that is freed and stays mapped is not found"
-                );
+                complain(&format!("{sentence}; so memory that is freed and stays mapped is not found"));
             }
         }
     }

@@ -12,6 +12,7 @@ use object::elf::{ELFMAG, EM_AARCH64, EM_RISCV, EM_X86_64, FileHeader64, Machine
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use rustix::fs::{Access, access};
 
+use super::behind::Behind;
 use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 
 /// Where execvp(3) looks when PATH is not set.
@@ -31,6 +32,7 @@ const OWN_MACHINE: Machine = if cfg!(target_arch = "x86_64") {
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
+    behind: Behind,
 }
 
 impl Program {
@@ -38,9 +40,8 @@ impl Program {
     ///
     /// # Errors
     /// There is none (127), or none that may be executed (126).
-    pub(super) fn find(name: &OsStr) -> Result<Program, CommandError> {
-        let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
-        find_in(name, &path).map(|path| Program { path })
+    pub(super) fn find(name: &OsStr, arguments: &[OsString]) -> Result<Program, CommandError> {
+        find(name).map(|path| Program { behind: Behind::of(&path, arguments), path })
     }
 
     /// What will keep the program from using the device although it can be run.
@@ -63,15 +64,29 @@ impl Program {
                 self.path.display(),
                 std::env::consts::ARCH
             )),
-            Ok(Kind::Other) | Err(_) => {}
+            Ok(Kind::Musl(_) | Kind::Other) | Err(_) => {}
         }
+        let all = self.behind.only.iter().chain(&self.behind.among);
+        found.extend(all.filter_map(|path| Some((path, musl_loader(path)?))).map(|(path, loader)| {
+            format!(
+                "{} is linked with musl (its loader is {loader}), and libpumice.so with glibc: the program \
+                 cannot load it, so it will not use the device; run a build of the program for glibc, in a \
+                 container one of an image such as Debian's instead of Alpine's",
+                path.display()
+            )
+        }));
         found
     }
 
     /// Whether the loader can load libraries of this project before it. What is no ELF file is a script,
     /// whose interpreter can.
     pub(super) fn takes_preloads(&self) -> bool {
-        matches!(kind(&self.path), Ok(Kind::Other) | Err(_))
+        matches!(kind(&self.path), Ok(Kind::Other) | Err(_)) && !self.is_of_musl()
+    }
+
+    /// Whether its loader is that of musl, which ends it if it finds libraries of this project.
+    pub(super) fn is_of_musl(&self) -> bool {
+        self.behind.only.iter().any(|path| musl_loader(path).is_some())
     }
 
     /// Whether the kernel will run it in secure-execution mode.
@@ -101,6 +116,12 @@ impl Program {
         };
         CommandError::Program { sentence, exit_code }
     }
+}
+
+/// The file of a program, which a shell would find.
+pub(super) fn find(name: &OsStr) -> Result<PathBuf, CommandError> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
+    find_in(name, &path)
 }
 
 fn find_in(name: &OsStr, search: &OsStr) -> Result<PathBuf, CommandError> {
@@ -143,6 +164,8 @@ enum Kind {
     Static,
     /// An ELF program of another class or machine.
     OtherMachine,
+    /// A program that this loader of musl's starts.
+    Musl(String),
     /// A dynamically linked program, a script or any other file.
     Other,
 }
@@ -165,9 +188,18 @@ fn kind_of(bytes: &[u8]) -> Kind {
     else {
         return Kind::OtherMachine;
     };
-    match header.program_headers(endian, bytes) {
-        Ok(all) if all.iter().all(|one| one.p_type(endian) != PT_INTERP) => Kind::Static,
-        _ => Kind::Other,
+    let Ok(all) = header.program_headers(endian, bytes) else { return Kind::Other };
+    let Some(named) = all.iter().find(|one| one.p_type(endian) == PT_INTERP) else { return Kind::Static };
+    let loader = named.data(endian, bytes).unwrap_or_default();
+    let loader = String::from_utf8_lossy(loader.strip_suffix(b"\0").unwrap_or(loader));
+    if loader.contains("/ld-musl-") { Kind::Musl(loader.into_owned()) } else { Kind::Other }
+}
+
+/// The loader of a program that is linked with musl.
+fn musl_loader(path: &Path) -> Option<String> {
+    match kind(path) {
+        Ok(Kind::Musl(loader)) => Some(loader),
+        _ => None,
     }
 }
 
@@ -227,6 +259,16 @@ mod tests {
             bytes.truncate(length);
             kind_of(&bytes);
         }
+        let mut musl = elf(2, OWN_MACHINE.0, &[1, INTERP]);
+        let loader = b"/lib/ld-musl-x86_64.so.1\0";
+        let at = musl.len() as u64;
+        // Where the second header says that the name is: its offset, and its size in the file.
+        musl[64 + 56 + 8..64 + 56 + 16].copy_from_slice(&at.to_le_bytes());
+        musl[64 + 56 + 32..64 + 56 + 40].copy_from_slice(&(loader.len() as u64).to_le_bytes());
+        musl.extend_from_slice(loader);
+        assert_eq!(kind_of(&musl), Kind::Musl("/lib/ld-musl-x86_64.so.1".to_owned()));
+        musl.pop();
+        assert_eq!(kind_of(&musl), Kind::Other, "its name is cut");
         let mut wild = elf(2, OWN_MACHINE.0, &[1]);
         wild[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(kind_of(&wild), Kind::Other);

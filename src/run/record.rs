@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use pumice_device::faults::MAX_PLAN_BYTES;
 use pumice_device::settings::record::{self, DEVICES, FAULTS, PACKETS, QUEUE_PAIRS, TAG};
+use pumice_device::system::output_file::create_private_folder;
 use serde_json::Value;
 
 /// Files of a folder that are looked at.
@@ -45,12 +46,12 @@ pub(crate) struct RecordedDevice {
     queue_pairs: Option<PathBuf>,
 }
 
-/// Makes the folder.
+/// Makes the folder, which only this user may enter: packets of the program are in it.
 ///
 /// # Errors
 /// It cannot be made, and the remedy.
 pub(super) fn begin(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| refused(folder, &error))
+    create_private_folder(folder).map_err(|error| refused(folder, &error))
 }
 
 /// Notes what program this process is. A process that uses a device notes that itself, and may be another

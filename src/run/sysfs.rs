@@ -20,7 +20,7 @@ pub(super) fn make(settings: &Settings) -> Result<PathBuf, String> {
     let tree = tree(settings, &runtime)?;
     let folder = runtime.join(tree.folder_name());
     old_trees::remove(&runtime);
-    old_trees::hold(&runtime);
+    old_trees::hold(&runtime)?;
     write(&tree, &folder)?;
     old_trees::touch(&folder);
     Ok(folder)

@@ -23,6 +23,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) use options::SweepOptions;
 
 use crate::outcome::{CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome};
+use crate::printed::complain;
 use case::{Case, Cases};
 use place::Place;
 use resume::Journal;
@@ -86,10 +87,9 @@ fn places(jobs: u16) -> Vec<Place> {
     }
     let apart: Option<Vec<Place>> = (0..jobs).map(|_| Place::apart()).collect();
     apart.unwrap_or_else(|| {
-        let _ = writeln!(
-            std::io::stderr(),
-            "pumice: no private network namespaces can be had here (unprivileged user namespaces are \
-             forbidden, or unshare and ip are missing): one run after the other"
+        complain(
+            &"no private network namespaces can be had here (unprivileged user namespaces are forbidden, or \
+             unshare and ip are missing): one run after the other",
         );
         vec![Place::here()]
     })

@@ -19,6 +19,7 @@ use super::options::SweepOptions;
 use super::place::Place;
 use super::ready::is_listening;
 use super::report_file::{CallReport, Completed, FaultReport, Message};
+use crate::run::own_program;
 
 /// How long a server may take until it listens; one that never does is met all the same.
 const READY_PATIENCE: Duration = Duration::from_secs(2);
@@ -133,7 +134,7 @@ impl<'a> Runner<'a> {
     pub(super) fn new(options: &'a SweepOptions, interrupted: &'a AtomicBool) -> io::Result<Runner<'a>> {
         let folder = std::env::temp_dir().join(format!("pumice-sweep-{}", std::process::id()));
         fs::create_dir(&folder)?;
-        Ok(Runner { options, pumice: std::env::current_exe()?, folder, interrupted })
+        Ok(Runner { options, pumice: own_program().map_err(io::Error::other)?, folder, interrupted })
     }
 
     /// Whether the sweep was interrupted.

@@ -19,6 +19,7 @@ use crate::capture::file::is_capture;
 use crate::capture::processes::processes;
 use crate::observe::Watched;
 use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::printed::complain;
 
 /// Options of `pumice trace`.
 #[derive(Debug, Args)]
@@ -97,7 +98,10 @@ fn save(
     write: fn(&Timeline, &mut dyn Write) -> std::io::Result<()>,
 ) -> CommandResult {
     if output == Path::new("-") {
-        write(timeline, out).map_err(CommandError::Output)?;
+        // As it is: Perfetto's format is no text.
+        out.flush()?;
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        write(timeline, &mut out).and_then(|()| out.flush()).map_err(CommandError::Output)?;
         return Ok(Outcome::Good);
     }
     let failed = |error: std::io::Error| {
@@ -131,7 +135,7 @@ fn timeline(files: &[PathBuf]) -> Result<Timeline, CommandError> {
         CommandError::Failed(format!("{name} cannot be read as a trace: {error}"))
     })?;
     for remark in &timeline.remarks {
-        let _ = writeln!(std::io::stderr(), "pumice: {remark}");
+        complain(remark);
     }
     Ok(timeline)
 }

@@ -71,6 +71,7 @@ const LINUX_EDGES: &[&str] = &[
     "src/doctor/mod.rs",
     "src/explain/errno.rs",
     "src/observe/words.rs",
+    "src/printed.rs",
     "src/run/old_trees.rs",
     "src/run/sysfs.rs",
     "src/same_host.rs",

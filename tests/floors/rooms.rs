@@ -140,7 +140,11 @@ pub(super) const HOUSES: [House; 6] = [
         folder: "src",
         rooms: &[
             room("version", &["build.rs", "version.rs"], "what the program was built from"),
-            room("outcome", &["outcome.rs"], "the ways in which a command can end"),
+            room(
+                "outcome",
+                &["outcome.rs", "printed.rs"],
+                "the ways in which a command can end, and what it prints",
+            ),
             room("observe", &["observe/"], "what running processes do"),
             room(
                 "captures",

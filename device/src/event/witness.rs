@@ -19,7 +19,8 @@ use crate::faults::{Fired, PacketService, ReportLine};
 /// Sentences that wait to be written; beyond that they are lost, and counted. The report loses none.
 const WAITING: usize = 1024;
 
-/// Where a report is written to: each call of `write` is one line.
+/// Where a report is written to: each call of `write` is one line. It says itself when it ends
+/// ([`OutputFile`](crate::system::output_file::OutputFile)).
 pub type ReportWriter = Box<dyn Write + Send>;
 
 /// Opens what a report is written to.
@@ -176,7 +177,7 @@ impl State {
     fn write(&mut self, line: ReportLine) {
         if let Report::Begun(Some(report)) = &mut self.report {
             let line = line.on(self.of.device.as_deref());
-            // A disk that is full must not end the program; the missing end of the report tells of it.
+            // A disk that is full must not end the program; what is written to says so.
             let _ = report.write_all(line.text().as_bytes());
         }
     }

@@ -228,6 +228,16 @@ impl Delay {
         }
     }
 
+    /// Whether it can only be 0.
+    pub(super) const fn is_none(&self) -> bool {
+        match *self {
+            Delay::Fixed { ns } => ns == 0,
+            Delay::Uniform { from_ns, to_ns, .. } => from_ns == 0 && to_ns == 0,
+            Delay::Normal { mean_ns, deviation_ns, .. } => mean_ns == 0 && deviation_ns == 0,
+            Delay::Pareto { least_ns, .. } => least_ns == 0,
+        }
+    }
+
     /// Integers only, and the square root that IEEE 754 defines to the last bit: the same on every machine.
     fn draw(&self, operand: u64, before: &mut Option<u64>) -> u64 {
         let fresh = match *self {

@@ -119,14 +119,19 @@ pub(super) fn timer_code(ns: u64) -> Result<u8, String> {
 impl PacketRule {
     /// Whether it is about this packet of a process that it is about.
     pub(super) fn matches(&self, key: &PacketKey, peer: std::net::IpAddr) -> bool {
-        let can_meet = match self.fault {
-            Fault::Refuse { .. } | Fault::Notify => can_be_answered(key),
-            Fault::Reject { .. } => key.class == PacketClass::Req,
-            Fault::Unreachable => matches!(key.class, PacketClass::Req | PacketClass::SidrReq),
-            Fault::Happen(_) => key.side == Side::Requester && REQUESTS.contains(&key.class),
+        self.can_meet(key.service, key.side, key.class) && self.selector.matches(key, peer)
+    }
+
+    /// Whether what it does can happen to packets of this kind.
+    pub(super) fn can_meet(&self, service: PacketService, side: Side, class: PacketClass) -> bool {
+        let is_request = side == Side::Requester && REQUESTS.contains(&class);
+        match self.fault {
+            Fault::Refuse { .. } | Fault::Notify => is_request && ANSWERED.contains(&service),
+            Fault::Reject { .. } => class == PacketClass::Req,
+            Fault::Unreachable => matches!(class, PacketClass::Req | PacketClass::SidrReq),
+            Fault::Happen(_) => is_request,
             _ => true,
-        };
-        can_meet && self.selector.matches(key, peer)
+        }
     }
 
     /// Packets that it names must be such as have an answer.
@@ -193,10 +198,6 @@ impl PacketRule {
             Some(_) => Err("events happen at requests: write side=requester".to_owned()),
         }
     }
-}
-
-fn can_be_answered(key: &PacketKey) -> bool {
-    key.side == Side::Requester && ANSWERED.contains(&key.service) && REQUESTS.contains(&key.class)
 }
 
 #[cfg(test)]

@@ -194,6 +194,11 @@ impl Incident {
         )
     }
 
+    /// The port that it happens to, if it happens to one.
+    pub(super) fn port(&self) -> Option<u8> {
+        Incident::has_port(self.word()).then(|| self.details().port.unwrap_or(FIRST_PORT))
+    }
+
     pub(super) fn details(&self) -> Details {
         let none = Details {
             object: None,

@@ -29,6 +29,7 @@ pub mod live;
 mod notes;
 mod partition;
 mod plan;
+mod reach;
 mod ready;
 mod rejection;
 mod select;

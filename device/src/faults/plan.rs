@@ -8,10 +8,11 @@ use super::action::Fault;
 use super::calls::{CallFate, CallRule};
 use super::completion_events::{CompletionEventRule, RecordedCompletionEvent};
 use super::completions::{CompletionFate, CompletionFault, CompletionKey, CompletionRule};
-use super::identity::{PacketClass, PacketKey, PacketService};
+use super::identity::{PacketClass, PacketKey};
 use super::incident::Incident;
+use super::reach::{check_selector, disjoint};
 use super::rejection::RejData;
-use super::select::{PacketSelector, Span};
+use super::select::PacketSelector;
 use super::trigger::Trigger;
 
 /// The name of the rule that `--loss` stands for.
@@ -336,6 +337,12 @@ impl FaultPlan {
                         "it waits for rule \"{name}\", which the plan lacks: {KNOWN_RULE}"
                     ));
                 }
+                if self.rules.iter().any(|other| other.name == *name && disjoint(other.tag(), rule.tag())) {
+                    return wrong(format!(
+                        "it waits for rule \"{name}\", which is about processes of another tag, and rules \
+                         wait within a process: give both the same tag"
+                    ));
+                }
             }
             let mut next = awaited(rule);
             for _ in 0..self.rules.len() {
@@ -363,10 +370,14 @@ impl FaultPlan {
             if let What::Packet(packets) = &rule.what {
                 check_selector(&packets.selector).map_err(wrong)?;
                 check_fault(packets).map_err(wrong)?;
+                packets.check_reach(&rule.when).map_err(wrong)?;
             }
             match &rule.what {
                 What::Call(calls) => calls.check().map_err(wrong)?,
-                What::Completion(completions) => completions.check().map_err(wrong)?,
+                What::Completion(completions) => {
+                    completions.check().map_err(wrong)?;
+                    completions.check_count(&rule.when).map_err(wrong)?;
+                }
                 What::CompletionEvent(events) => events.check().map_err(wrong)?,
                 What::Packet(_) | What::Recorded(_) => {}
             }
@@ -386,6 +397,17 @@ impl FaultPlan {
 }
 
 impl Rule {
+    /// The tag of the processes that it is about, or a pattern of it; `None`: all, or what a report says.
+    fn tag(&self) -> Option<&str> {
+        match &self.what {
+            What::Packet(rule) => rule.selector.tag.as_deref(),
+            What::Call(rule) => rule.selector.tag.as_deref(),
+            What::Completion(rule) => rule.selector.tag.as_deref(),
+            What::CompletionEvent(rule) => rule.selector.tag.as_deref(),
+            What::Recorded(_) => None,
+        }
+    }
+
     /// Whether it is about a device of this name.
     pub(super) fn is_of(&self, device: &str) -> bool {
         self.device.as_deref().is_none_or(|wanted| wanted == device)
@@ -457,89 +479,6 @@ impl When {
     }
 }
 
-/// What a selector asks for must exist.
-fn check_selector(selector: &PacketSelector) -> Result<(), String> {
-    let spans = [
-        ("qp", selector.qp),
-        ("connection", selector.connection),
-        ("message", selector.message),
-        ("packet", selector.packet),
-        ("transmission", selector.transmission),
-    ];
-    for (name, span) in spans {
-        if let Some(Span { first, last }) = span
-            && last < first
-        {
-            return Err(format!("{name} = {first}..{last} has no number: write the smaller number first"));
-        }
-    }
-    if selector.transmission.is_some_and(|span| span.last == 0) {
-        return Err("transmission 0 does not exist: transmissions are counted from 1".to_owned());
-    }
-    for class in &selector.opcode {
-        let services = services_of(*class);
-        if !selector.service.is_empty() && !selector.service.iter().any(|service| services.contains(service))
-        {
-            return Err(format!(
-                "{} is no packet of service {}: it is one of {}",
-                class.name(),
-                names(&selector.service),
-                names(services)
-            ));
-        }
-        if let Some(side) = selector.side
-            && !sides_of(*class).contains(&side)
-        {
-            let sides: Vec<&str> =
-                sides_of(*class).iter().map(|side| super::identity::side_name(*side)).collect();
-            return Err(format!(
-                "{} is sent by the {}: write that as side",
-                class.name(),
-                sides.join(" or the ")
-            ));
-        }
-    }
-    let repeats = selector.transmission.is_some_and(|span| span.first > 1);
-    if repeats
-        && !selector.service.is_empty()
-        && selector.service.iter().all(|service| service.is_unreliable())
-    {
-        return Err("packets of uc and ud are sent once: transmission 2 does not exist".to_owned());
-    }
-    Ok(())
-}
-
-fn names(services: &[PacketService]) -> String {
-    services.iter().map(|service| service.name()).collect::<Vec<_>>().join(", ")
-}
-
-/// The services that have packets of a class.
-const fn services_of(class: PacketClass) -> &'static [PacketService] {
-    use PacketClass as C;
-    use PacketService::{Cm, Rc, Uc, Ud, Xrc};
-    match class {
-        C::Send => &[Rc, Uc, Ud, Xrc],
-        C::Write | C::Cnp => &[Rc, Uc, Xrc],
-        C::Read | C::Atomic | C::Flush | C::ReadResponse | C::AtomicResponse => &[Rc, Xrc],
-        C::Ack | C::Nak | C::RnrNak => &[Rc, Xrc],
-        C::Req | C::Mra | C::Rej | C::Rep | C::Rtu | C::Dreq | C::Drep | C::SidrReq | C::SidrRep => &[Cm],
-    }
-}
-
-/// The sides that send packets of a class.
-const fn sides_of(class: PacketClass) -> &'static [pumice_transport::event::Side] {
-    use PacketClass as C;
-    use pumice_transport::event::Side::{Notification, Requester, Responder};
-    match class {
-        C::Send | C::Write | C::Read | C::Atomic | C::Flush => &[Requester],
-        C::ReadResponse | C::AtomicResponse | C::Ack | C::Nak | C::RnrNak => &[Responder],
-        C::Cnp => &[Notification],
-        C::Req | C::Rtu | C::SidrReq => &[Requester],
-        C::Rep | C::SidrRep => &[Responder],
-        C::Mra | C::Rej | C::Dreq | C::Drep => &[Requester, Responder],
-    }
-}
-
 /// What happens must be something, and possible for what it happens to.
 fn check_fault(rule: &PacketRule) -> Result<(), String> {
     let PacketRule { selector, fault } = rule;
@@ -552,6 +491,15 @@ fn check_fault(rule: &PacketRule) -> Result<(), String> {
         Fault::Corrupt { bits: 0, .. } => Err("0 bits are none: write at least 1".to_owned()),
         Fault::Corrupt { sealed: true, .. } if acks => {
             Err("an ACK has no payload: silent corruption needs one".to_owned())
+        }
+        Fault::Delay(delay) if delay.is_none() => {
+            Err("a delay of 0 is none: write a time above 0".to_owned())
+        }
+        Fault::Reorder { within_ns: 0, .. } => {
+            Err("a packet that waits for 0 ns is not overtaken: write within=10ms".to_owned())
+        }
+        Fault::Partition { for_ns: Some(0) } => {
+            Err("a partition of 0 ns cuts nothing off: write a time above 0, or none".to_owned())
         }
         Fault::Refuse { .. } | Fault::Notify => rule.check_answer(),
         Fault::Happen(_) => rule.check_incident(),

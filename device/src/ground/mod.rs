@@ -1,5 +1,5 @@
 //! What every room stands on: tables with handles, errors with an errno, limits, the clock, random
-//! numbers, values to wait for, threads, rates of links, names that are alike.
+//! numbers, values to wait for, threads, rates of links, names that are alike, text for terminals.
 
 pub mod awaited;
 pub mod clock;
@@ -8,6 +8,7 @@ pub mod limits;
 pub mod link_rate;
 pub(crate) mod link_words;
 pub(crate) mod marking;
+pub mod printable;
 pub(crate) mod probability;
 pub(crate) mod quantity;
 pub(crate) mod random;

@@ -374,6 +374,19 @@ impl Hca {
         }
     }
 
+    /// Before the process exits, at the end: what would stay in memory behind the last process is removed,
+    /// unless another thread drives. Many programs exit without closing their device.
+    pub fn leave_nothing(&self) {
+        if let Some(mut engine) = self.core.try_lock() {
+            for (_, domain) in engine.resources.xrc.all_shared() {
+                domain.remove_if_last();
+            }
+            if let Some(group) = engine.port.group() {
+                group.leave_nothing();
+            }
+        }
+    }
+
     /// When the engine wants to be driven though nothing arrives, in ns of its clock.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.core.lock().deadline_ns()

@@ -18,6 +18,7 @@ use pumice_transport::wire::{Verdict, encapsulate, icrc};
 
 use super::segments;
 use crate::event::{Event, Subscriber, Topics};
+use crate::system::output_file::open_private;
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -46,6 +47,7 @@ enum Direction {
 /// its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
+/// What it writes to says them ([`OutputFile`](crate::system::output_file::OutputFile)).
 pub struct CaptureSubscriber<W: Write + Send = BufWriter<File>> {
     state: Mutex<State<W>>,
     time_base_ns: u64,
@@ -70,13 +72,15 @@ impl<W: Write + Send> fmt::Debug for CaptureSubscriber<W> {
 }
 
 impl CaptureSubscriber {
-    /// Captures to a new file, replacing an old one. `time_base_ns` is what to add to the device's clock to
-    /// get nanoseconds since 1970 (0 for virtual time).
+    /// Captures to a new file that only this user may read, replacing an old one. `time_base_ns` is what to
+    /// add to the device's clock to get nanoseconds since 1970 (0 for virtual time).
     ///
     /// # Errors
     /// The file cannot be created or written.
     pub fn create(file: &std::path::Path, time_base_ns: u64) -> io::Result<CaptureSubscriber> {
-        CaptureSubscriber::new(BufWriter::with_capacity(1 << 18, File::create(file)?), time_base_ns)
+        let opened = open_private(file)?;
+        opened.set_len(0)?;
+        CaptureSubscriber::new(BufWriter::with_capacity(1 << 18, opened), time_base_ns)
     }
 }
 
@@ -119,6 +123,19 @@ impl<W: Write + Send> CaptureSubscriber<W> {
         // A panic can leave half a block in the buffer, which the next one clears.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many of these bytes are whole blocks of a capture that this subscriber writes.
+pub fn whole_blocks(bytes: &[u8]) -> usize {
+    let mut whole = 0;
+    while let Some(length) = bytes.get(whole + 4..whole + 8).and_then(|field| field.try_into().ok()) {
+        let length = u32::from_le_bytes(length) as usize;
+        match whole.checked_add(length) {
+            Some(end) if length >= 12 && end <= bytes.len() => whole = end,
+            _ => break,
+        }
+    }
+    whole
 }
 
 fn to_io(error: PcapError) -> io::Error {

@@ -129,6 +129,9 @@ pub trait ProcessGroup {
         None
     }
 
+    /// The process exits without closing the port: removes what would stay in memory behind the last process.
+    fn leave_nothing(&mut self) {}
+
     /// Keeps the index of another process from being given to a new one when that process has gone, because
     /// queue pairs with its numbers live on.
     fn reserve_index(&mut self, process: ProcessIndex) {

@@ -26,7 +26,7 @@ mod udp;
 mod wait;
 
 pub use batch::{GsoBatch, Received, TransmitError};
-pub use capture::CaptureSubscriber;
+pub use capture::{CaptureSubscriber, whole_blocks};
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use fault::{FaultPort, FaultStats};

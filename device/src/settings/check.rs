@@ -1,13 +1,16 @@
 //! How programs are checked.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 
 use super::error::SettingError;
 use crate::check::Suppressions;
 use crate::check::report::Format;
+use crate::system::output_file::{on_standard_error, write_private};
+use crate::system::unsignalled::Unsignalled;
 
 /// Whether what the program does wrong is looked for: 1, or words with commas between them: "perf" to look
 /// for slow ways too, "poison" to fill the buffers of posted receives.
@@ -18,7 +21,8 @@ pub const CHECK_REPORT: &str = "PUMICE_CHECK_REPORT";
 pub const CHECK_FORMAT: &str = "PUMICE_CHECK_FORMAT";
 /// File that says what is not to be reported.
 pub const CHECK_SUPPRESS: &str = "PUMICE_CHECK_SUPPRESS";
-/// File that gets a byte from each process that finds something.
+/// File in which processes that find something leave a mark, and those whose report cannot be written
+/// another.
 pub const CHECK_MARK: &str = "PUMICE_CHECK_MARK";
 
 /// How to look for what the program does wrong.
@@ -34,14 +38,61 @@ pub struct CheckSettings {
     pub format: Option<Format>,
     /// A file that says what is not to be reported.
     pub suppressions: Option<PathBuf>,
-    /// A file that gets a byte from each process that finds something.
+    /// A file with [`Marks`].
     pub mark: Option<PathBuf>,
+}
+
+/// What processes have told the command that started them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Something was found.
+    pub has_found: bool,
+    /// A report could not be written.
+    pub lacks_report: bool,
+}
+
+/// A mark that is not made, and one that is. The room is taken before, so that a full disk has room for
+/// marks.
+const UNMARKED: [u8; 2] = *b"--";
+const MARKED: u8 = b'x';
+
+impl Marks {
+    /// Makes the file, without a mark.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(file: &Path) -> io::Result<()> {
+        write_private(file, &UNMARKED)
+    }
+
+    /// What the file says.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read(file: &Path) -> io::Result<Marks> {
+        let text = std::fs::read(file)?;
+        let is_marked = |place: usize| text.get(place) == Some(&MARKED);
+        Ok(Marks { has_found: is_marked(0), lacks_report: is_marked(1) })
+    }
 }
 
 /// Bytes of a file of suppressions that are read.
 const MAX_SUPPRESSIONS_BYTES: u64 = 1 << 20;
 
 impl CheckSettings {
+    /// Leaves marks, if there is a file for them. The command that started the program may have ended, and
+    /// its file with it: then it asks no more.
+    pub fn leave(&self, marks: Marks) {
+        let Some(file) = &self.mark else { return };
+        let _held = Unsignalled::begin();
+        let Ok(file) = OpenOptions::new().write(true).open(file) else { return };
+        for (place, is_made) in [(0, marks.has_found), (1, marks.lacks_report)] {
+            if is_made && let Err(error) = file.write_all_at(&[MARKED], place) {
+                on_standard_error(&format!("--check-exit cannot tell of what was found: {error}"));
+            }
+        }
+    }
+
     /// What is not to be reported.
     ///
     /// # Errors

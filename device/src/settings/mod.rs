@@ -26,7 +26,7 @@ pub use crate::ground::link_words::{LinkSettings, WaySettings};
 pub use crate::ground::probability::probability_ppm;
 use crate::ground::similar::similar;
 
-pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings};
+pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings, Marks};
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
 pub use memlock::Memlock;

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{MAX_DEVICES, check_device_name};
+use crate::system::output_file::write_private;
 
 /// The tag of the process.
 pub const TAG: &str = "tag";
@@ -44,7 +45,7 @@ pub fn note(folder: &Path, process: u32, tag: &str, devices: &[&str]) -> Result<
     let file = |extension| folder.join(format!("{process}.{extension}"));
     let list = file(DEVICES);
     let listed = if devices.len() > 1 {
-        fs::write(&list, device_list(devices))
+        write_private(&list, device_list(devices).as_bytes())
     } else {
         // An earlier process may have had the same number.
         match fs::remove_file(&list) {
@@ -54,7 +55,7 @@ pub fn note(folder: &Path, process: u32, tag: &str, devices: &[&str]) -> Result<
     };
     listed.map_err(|error| (list, error))?;
     let noted = file(TAG);
-    fs::write(&noted, tag).map_err(|error| (noted, error))
+    write_private(&noted, tag.as_bytes()).map_err(|error| (noted, error))
 }
 
 fn device_list(names: &[&str]) -> String {

@@ -118,6 +118,14 @@ impl Membership {
         Some(done)
     }
 
+    /// Does something with the registry locked; nothing if others have it locked, or this is a fork child.
+    pub(super) fn try_with_lock(&self, work: impl FnOnce(&Membership)) {
+        if self.is_owner() && self.registry.try_lock() {
+            work(self);
+            self.registry.unlock();
+        }
+    }
+
     /// The process that has an index at an address, as the registry says it without its lock.
     pub(super) fn occupant(&self, process: ProcessIndex, address: IpAddr) -> Occupant {
         let Some(members) = self.registry.peek() else { return Occupant::Unknown };

@@ -72,11 +72,17 @@ impl MemoryFolder {
             .unwrap_or(Err("the registry of the shared port stays locked"))
     }
 
+    /// Whether there is a folder of its own.
+    pub(super) fn is_made(&self) -> bool {
+        let MemoryFolder::Recorded { registries, record, .. } = self else { return false };
+        system::exists(&registries.join(record))
+    }
+
     /// Removes the folder if nothing is in it. The registry is locked, and the caller's process is the last
     /// one.
     pub(super) fn remove(&self) {
         let MemoryFolder::Recorded { registries, record, parent } = self else { return };
-        if !system::exists(&registries.join(record)) {
+        if !self.is_made() {
             return;
         }
         // What is not empty stays, with the record of it.

@@ -1,9 +1,11 @@
 //! What the device asks of the operating system outside of its ports and of `share`: interfaces, descriptors
-//! that wake threads, system calls that are no cancellation points.
+//! that wake threads, system calls that are no cancellation points, files that people ask for.
 
 pub mod cancellation;
 pub(crate) mod event_fd;
 pub mod event_pipe;
 pub mod interface;
 pub mod limits;
+pub mod output_file;
 pub(crate) mod system_call;
+pub mod unsignalled;

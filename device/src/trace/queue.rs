@@ -14,6 +14,7 @@ use super::record::Record;
 use super::waiting::{Queued, Waiting, reuse, usual_list};
 use super::ways::Way;
 use crate::ground::thread::start_without_signals;
+use crate::system::unsignalled::within_limit;
 
 /// How long records wait, so that the thread is not woken for each. With the time of a write it stays below
 /// 10 ms.
@@ -63,7 +64,7 @@ impl TraceQueue {
         let end = file.seek(SeekFrom::End(0))?;
         let section: &[u8] = if end == 0 { &[] } else { &[super::encode::SECTION] };
         let bytes = header.emit();
-        file.write_all(&[section, bytes.as_slice()].concat())?;
+        within_limit(|| file.write_all(&[section, bytes.as_slice()].concat()))?;
         let header_at = end + section.len() as u64;
         let mut state = State::default();
         state.queued.swap(&mut usual_list());
@@ -250,9 +251,12 @@ impl Output<'_> {
         if self.bytes.is_empty() {
             return Ok(());
         }
+        // This thread gets no signals, so that a limit on the size of files is an error.
         let written = self.file.write_all(&self.bytes);
         self.bytes.clear();
         written.inspect_err(|error| {
+            // What is missing from now on is said here, and not again at the end.
+            self.said = true;
             (self.say)(&format!(
                 "the trace ends here: it cannot be written: {error}; what comes from now on is missing in it"
             ));

@@ -347,6 +347,17 @@ impl DomainFile {
         Ok(RecordLock { file: &self.file, place: 0 })
     }
 
+    /// Removes the file if no other process has it open, and none works in its directory: the process exits
+    /// without closing the domain. It stays open for what the exit still does.
+    pub(crate) fn remove_if_last(&self) {
+        if self.pid == system::process_id()
+            && lock::try_lock_place(&self.file, lock::CHANGES).unwrap_or(false)
+        {
+            let _guard = RecordLock { file: &self.file, place: 0 };
+            remove_unused(&self.file, &self.path);
+        }
+    }
+
     /// The used part of the directory.
     fn directory(&self) -> Vec<u8> {
         let used = (self.read_u64(USED_AT) as u32).min(MAX_TARGETS);

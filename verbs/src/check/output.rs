@@ -1,13 +1,14 @@
 //! Where findings go: standard error, the file of the report, and the program.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::check::Finding;
 use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
+use pumice_device::settings::Marks;
+use pumice_device::system::output_file::{OutputFile, on_standard_error, open_private, whole_lines};
 
 use super::options::CheckOptions;
 use super::stack;
@@ -21,6 +22,8 @@ struct Report {
     devices: BTreeMap<u64, Vec<Entry>>,
     /// Devices that are open.
     open: u64,
+    /// That it cannot be written was said.
+    is_unwritten: bool,
 }
 
 /// What one device has found.
@@ -103,8 +106,7 @@ impl Output {
 
     fn say(&self, text: &str) {
         if !self.options.is_quiet {
-            // Nothing is to be done if it is closed.
-            let _ = std::io::stderr().write_all(format!("pumice: {text}\n").as_bytes());
+            on_standard_error(text);
         }
     }
 
@@ -125,19 +127,25 @@ impl Output {
             Format::Json => json(&all, &about),
             Format::Sarif => sarif(&all, &about),
         };
-        if let Err(error) = fs::write(path, document) {
-            self.say(&format!("the report of checks cannot be written: {}: {error}", path.display()));
+        if let Err(error) = write_whole(path, document.as_bytes()) {
+            self.options.settings.leave(Marks { lacks_report: true, ..Marks::default() });
+            if !std::mem::replace(&mut report.is_unwritten, true) {
+                self.say(&format!("the report of checks cannot be written: {}: {error}", path.display()));
+            }
         }
     }
 
     /// Tells `pumice check`, once for each device, that there is something.
     fn mark(&self) {
-        let Some(mark) = &self.options.settings.mark else { return };
         if self.entries.iter().all(Option::is_none) {
-            let written =
-                OpenOptions::new().append(true).open(mark).and_then(|mut file| file.write_all(b"x"));
-            // The command that started the program has ended, so it does not look for the mark.
-            let _ = written;
+            self.options.settings.leave(Marks { has_found: true, ..Marks::default() });
         }
     }
+}
+
+/// Writes a document in the place of one that is there, which stays if there is no room for another.
+fn write_whole(path: &Path, document: &[u8]) -> io::Result<()> {
+    let file = open_private(path)?;
+    OutputFile::new(file, path.to_owned(), "the report of checks", whole_lines, Box::new(|_| {}))
+        .replace(document)
 }

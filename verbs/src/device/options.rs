@@ -17,6 +17,7 @@ use pumice_device::port::{Link, Topology};
 use pumice_device::settings::Wire;
 use pumice_device::shuffle::{Placement, ShuffleOptions};
 use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
+use pumice_device::system::output_file::{OutputFile, on_standard_error, whole_lines};
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
 use pumice_transport::qp::Congestion;
 use pumice_transport::types::{Cause, Mtu};
@@ -311,7 +312,10 @@ impl From<OpenError> for VerbsError {
 
 /// Makes the file of a report when the report begins.
 fn report_source(file: PathBuf) -> ReportSource {
-    Box::new(move || Ok(Box::new(std::fs::File::create(file)?)))
+    Box::new(move || {
+        let say = Box::new(on_standard_error);
+        Ok(Box::new(OutputFile::create(&file, "the report of faults", whole_lines, say)?))
+    })
 }
 
 /// Makes the file of a trace when the port is there.
@@ -321,8 +325,8 @@ fn trace_source(path: PathBuf, limit_bytes: Option<u64>) -> TraceSource {
         file.set_len(0)?;
         let called = std::env::args_os().next().unwrap_or_default();
         let program = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // A program that wants to know asks the trace's header.
-        let say = Box::new(|_: &str| {});
+        let say =
+            Box::new(move |sentence: &str| on_standard_error(&format!("{}: {sentence}", path.display())));
         Ok(TraceFile { file, limit_bytes: limit_bytes.unwrap_or(DEFAULT_LIMIT_BYTES), program, say })
     })
 }

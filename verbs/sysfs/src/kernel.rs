@@ -36,6 +36,25 @@ impl Descriptor {
         usize::try_from(read).unwrap_or(0)
     }
 
+    /// Writes at the beginning. Beyond the limit on the size of files, which counts for files in memory too,
+    /// it only fails: the signal that would end the program is taken.
+    pub(crate) fn write(&self, text: &[u8]) -> bool {
+        let (caused, mut before) = (1_u64 << (libc::SIGXFSZ - 1), 0_u64);
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let nothing = std::ptr::null_mut::<u64>();
+        // SAFETY: sets of 64 signals, as the kernel has them, a time and bytes that live through the calls,
+        // and a descriptor of this value's.
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const caused, &raw mut before, 8);
+            let written = libc::syscall(libc::SYS_pwrite64, self.0, text.as_ptr(), text.len(), 0);
+            if written < 0 {
+                libc::syscall(libc::SYS_rt_sigtimedwait, &raw const caused, nothing, &raw const now, 8);
+            }
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const before, nothing, 8);
+            written >= 0
+        }
+    }
+
     /// Whether another open file has a lock on a byte.
     pub(crate) fn is_locked(&self, byte: i64) -> bool {
         let mut asked = libc::flock {

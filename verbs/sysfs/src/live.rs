@@ -219,9 +219,7 @@ fn put(descriptor: c_int, text: &[u8]) -> Option<()> {
     // SAFETY: a C string.
     let made = unsafe { libc::syscall(libc::SYS_memfd_create, c"sysfs".as_ptr(), libc::MFD_CLOEXEC) };
     let fresh = Descriptor::of(made)?;
-    // SAFETY: bytes that live through the call, and a descriptor of this function's.
-    let written = unsafe { libc::syscall(libc::SYS_pwrite64, fresh.number(), text.as_ptr(), text.len(), 0) };
-    if written < 0 { None } else { replace_by(descriptor, &fresh) }
+    if fresh.write(text) { replace_by(descriptor, &fresh) } else { None }
 }
 
 /// The descriptor of the program leads to what this one leads to, and stays open over an exec as before.

@@ -101,6 +101,9 @@ impl CallFault {
     /// # Errors
     /// See [`CallRule::check`].
     pub fn check(&self, selector: &CallSelector) -> Result<(), String> {
+        if let CallFault::Delay { ns: 0 } = self {
+            return Err("a call that takes 0 ns longer is not slow: write a time above 0".to_owned());
+        }
         let CallFault::Fail { errno: Some(errno), force: false } = *self else { return Ok(()) };
         for info in CALLS.iter().filter(|info| selector.is_about(info.name)) {
             if !info.errnos().contains(&errno) {

@@ -1,10 +1,12 @@
 //! Rules about completions.
 
-use pumice_transport::types::WcStatus;
+use pumice_transport::types::{QpType, WcStatus};
 
 use super::key::{CompletionClass, CompletionKey, WorkSide};
-use super::status::{is_of_side, status_name};
+use super::status::{can_end, is_of_side, status_name};
 use crate::faults::calls::matches_tag;
+use crate::faults::plan::When;
+use crate::faults::reach::check_steps;
 use crate::faults::select::Span;
 use crate::faults::trigger::Trigger;
 
@@ -87,6 +89,13 @@ impl CompletionSelector {
         Ok(())
     }
 
+    /// What the work requests do that it is about.
+    fn classes(&self) -> impl Iterator<Item = CompletionClass> + '_ {
+        let classes = CompletionClass::ALL.iter().copied();
+        let is_of = |class: &CompletionClass| self.side.is_none_or(|side| side == class.side());
+        classes.filter(|class| self.opcode.is_empty() || self.opcode.contains(class)).filter(is_of)
+    }
+
     /// The work queues that it may be about.
     fn sides(&self) -> impl Iterator<Item = WorkSide> + '_ {
         let by_class =
@@ -97,6 +106,14 @@ impl CompletionSelector {
 }
 
 impl CompletionRule {
+    /// Whether there are so many completions: each work request has one.
+    ///
+    /// # Errors
+    /// There are not; the sentence says what to write.
+    pub(in crate::faults) fn check_count(&self, when: &When) -> Result<(), String> {
+        self.selector.message.map_or(Ok(()), |span| check_steps(span, when, "message"))
+    }
+
     /// Whether the rule makes sense.
     ///
     /// # Errors
@@ -113,6 +130,13 @@ impl CompletionRule {
                     let (status, sides) = (status_name(*status), sides.iter().map(|side| side.name()));
                     let sides = sides.collect::<Vec<_>>().join(", ");
                     return Err(format!("no {sides} request ends with {status}: write the other side"));
+                }
+                // What a reliable queue pair's requests cannot end with, those of others cannot either.
+                let mut classes = self.selector.classes();
+                if !classes.any(|class| can_end(*status, class, QpType::Rc)) {
+                    let names: Vec<&str> = self.selector.opcode.iter().map(|class| class.name()).collect();
+                    let (names, status) = (names.join(" or "), status_name(*status));
+                    return Err(format!("no {names} request ends with {status}: write another opcode"));
                 }
                 if *status == WcStatus::MwBindErr
                     && !self.selector.opcode.is_empty()

@@ -408,6 +408,16 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         Some(Commons { folder: self.memory.find(&self.membership), name, process: self.process })
     }
 
+    fn leave_nothing(&mut self) {
+        if self.memory.is_made() {
+            self.membership.try_with_lock(|membership| {
+                if membership.is_alone() {
+                    self.memory.remove();
+                }
+            });
+        }
+    }
+
     fn reserve_index(&mut self, process: ProcessIndex) {
         self.membership.registry().reserve(process);
     }

@@ -7,6 +7,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::real::File;
+use crate::system::unsignalled::within_limit;
 
 /// A mapped file. Any process that has the file may write anything at any time: what is read here is a claim.
 /// A process that shortens the file ends the processes that use it, which it could also do with a signal.
@@ -26,7 +27,7 @@ impl SharedMemory {
         let bytes = words
             .checked_mul(size_of::<AtomicU64>())
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        fallocate(file.descriptor(), FallocateFlags::empty(), 0, bytes as u64)?;
+        within_limit(|| fallocate(file.descriptor(), FallocateFlags::empty(), 0, bytes as u64))?;
         let mapped = MmapOptions::new().len(bytes).map_raw(file.descriptor())?;
         Ok(SharedMemory { mapped, words })
     }

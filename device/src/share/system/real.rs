@@ -22,6 +22,7 @@ use crate::port::{PortError, UdpConfig};
 use crate::share::datagram::{self, Datagram};
 use crate::system::cancellation::{Uncancelled, whole};
 use crate::system::interface::{self, interfaces};
+use crate::system::unsignalled::within_limit;
 
 /// The socket of a process in the group of a UDP port.
 pub(in crate::share) use crate::port::UdpPort as GroupPort;
@@ -56,12 +57,12 @@ impl File {
     /// Writes all of the bytes.
     #[inline]
     pub(crate) fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        whole(|| self.0.write_all_at(bytes, at))
+        whole(|| within_limit(|| self.0.write_all_at(bytes, at)))
     }
 
     /// Makes the file as long as this.
     pub(in crate::share) fn set_len(&self, length_bytes: u64) -> io::Result<()> {
-        self.0.set_len(length_bytes)
+        within_limit(|| self.0.set_len(length_bytes))
     }
 
     /// Sets or asks for a lock: fcntl(2) with one of the commands for locks of open files.

@@ -11,6 +11,7 @@ use rustix::fs::{
 };
 
 use crate::share::ring::{Geometry, RingMemory};
+use crate::system::unsignalled::within_limit;
 
 /// What must be impossible for another process that has the pages: to shorten them, which would end this
 /// process with a signal when it touches them.
@@ -56,7 +57,7 @@ impl RingPages {
     pub(in crate::share) fn create(geometry: Geometry) -> io::Result<(RingPages, RingFile)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("pumice-ring", flags).map_err(refused("memfd_create"))?;
-        fallocate(&file, FallocateFlags::empty(), 0, geometry.bytes() as u64)
+        within_limit(|| fallocate(&file, FallocateFlags::empty(), 0, geometry.bytes() as u64))
             .map_err(refused("fallocate"))?;
         fcntl_add_seals(&file, SEALS).map_err(refused("sealing"))?;
         let pages = RingPages::map(&file, geometry).map_err(refused("mmap"))?;

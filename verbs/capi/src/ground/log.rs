@@ -10,8 +10,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fnv::FnvHasher;
+use pumice_device::ground::printable::printable;
 use pumice_device::settings::Log;
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::unsignalled::within_limit;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
@@ -89,10 +91,13 @@ pub(crate) fn log_always(sentence: &str) {
 
 /// Prints a sentence.
 pub(crate) fn print_always(sentence: &str) {
-    // The data path comes here too, and writing is a cancellation point.
+    // The data path comes here too, and writing is a cancellation point. Standard error may be a file, and
+    // there may be a limit on its size.
     let _whole = Uncancelled::begin();
     // A program without stderr has chosen not to know. One call per line: lines of processes do not mix.
-    let _ = std::io::stderr().write_all(format!("pumice: {sentence}\n").as_bytes());
+    // Plans, and names of other processes, are in sentences.
+    let line = format!("pumice: {}\n", printable(sentence));
+    let _ = within_limit(|| std::io::stderr().write_all(line.as_bytes()));
 }
 
 /// Prints a step of a trace, with its process and the time since the program first asked for the device.

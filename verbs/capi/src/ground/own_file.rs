@@ -1,10 +1,12 @@
 //! Files that a process of several has for itself: captures and reports.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, PoisonError};
+
+use pumice_device::system::output_file::open_private;
 
 /// The process and its file, once there is one.
 pub(crate) type Written = Mutex<Option<(u32, PathBuf)>>;
@@ -13,15 +15,14 @@ pub(crate) type Written = Mutex<Option<(u32, PathBuf)>>;
 /// open.
 ///
 /// It replaces an older one. While another process writes to it, this one takes a file beside it, with
-/// the process number in the name. A process that opens its device again goes on writing to its file.
+/// the process number in the name. A process that opens its device again goes on writing to its file. Only
+/// this user may read it.
 pub(crate) fn open_own(
     pattern: &Path,
     written: &Written,
     close: impl FnOnce(),
 ) -> io::Result<(File, PathBuf)> {
-    open_own_by(pattern, written, close, |path| {
-        OpenOptions::new().write(true).create(true).truncate(false).open(path)
-    })
+    open_own_by(pattern, written, close, open_private)
 }
 
 /// The same; `open` opens a file for writing, or makes it, and leaves what is in it.

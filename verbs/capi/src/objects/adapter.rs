@@ -146,6 +146,7 @@ impl Adapter {
         self.hca.release_packets();
         self.hca.events().settle(LOG_PATIENCE);
         capture::flush_captures();
+        self.hca.leave_nothing();
     }
 
     /// Whether the device is lost.

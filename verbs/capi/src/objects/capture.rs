@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pumice_device::event::ReportSource;
 use pumice_device::faults::FaultPlan;
 use pumice_device::opening::CaptureSource;
+use pumice_device::port::whole_blocks;
 use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, MAX_DEVICES, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::output_file::OutputFile;
 
 use super::device::Device;
 use crate::ground::errno::Errno;
@@ -34,6 +36,8 @@ pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<Cap
                 path.display()
             ));
         }
+        let say = Box::new(|sentence: &str| print_always(sentence));
+        let file = OutputFile::new(file, path, "the capture", whole_blocks, say);
         let out: Box<dyn Write + Send> = Box::new(Shared::new(file));
         Ok(out)
     }))
@@ -60,35 +64,20 @@ pub(crate) fn faults(settings: &Settings) -> Result<FaultPlan, Errno> {
 pub(crate) fn report(settings: &Settings) -> Option<ReportSource> {
     let pattern = settings.fault_report.clone()?;
     Some(Box::new(move || {
-        let file = gate::fault_report(&pattern)?;
-        let out: Box<dyn Write + Send> = Box::new(Whole(file));
+        let out: Box<dyn Write + Send> = Box::new(gate::fault_report(&pattern)?);
         Ok(out)
     }))
 }
 
-/// A file whose writes are no cancellation points.
-struct Whole(File);
-
-impl Write for Whole {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _whole = Uncancelled::begin();
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// The writer of a capture: the process's exit reaches it while the port may be in use.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<BufWriter<File>>>);
+struct Shared(Arc<Mutex<BufWriter<OutputFile>>>);
 
 /// The writers of the devices.
 static CAPTURES_OUT: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
 impl Shared {
-    fn new(file: File) -> Shared {
+    fn new(file: OutputFile) -> Shared {
         let shared = Shared(Arc::new(Mutex::new(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))));
         CAPTURES_OUT.lock().unwrap_or_else(PoisonError::into_inner).push(shared.clone());
         shared
@@ -119,7 +108,7 @@ pub(crate) fn flush_captures() {
     let Ok(all) = CAPTURES_OUT.try_lock() else { return };
     for Shared(out) in all.iter() {
         if let Ok(mut out) = out.try_lock() {
-            let _ = out.flush(); // there is no caller to be told
+            let _ = out.flush(); // that it fails is said
         }
     }
 }
@@ -171,6 +160,7 @@ mod tests {
         let (file, again) = open_capture(0, &path).unwrap();
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine".to_vec()));
         // And once more, after packets that wait in the writer which the exit would reach.
+        let file = OutputFile::new(file, again, "the capture", <[u8]>::len, Box::new(|_| {}));
         Shared::new(file).write_all(b" too").unwrap();
         let (_, again) = open_capture(0, &path).unwrap();
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine too".to_vec()));

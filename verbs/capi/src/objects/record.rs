@@ -1,21 +1,20 @@
 //! What a record has of a process besides its packets: its tag, its devices, and their queue pairs by
 //! ordinal.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::event::{Event, Subscriber, Topics};
+use pumice_device::settings::Settings;
 use pumice_device::settings::record::{self, QUEUE_PAIRS};
-use pumice_device::settings::{Log, Settings};
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::output_file::{OutputFile, open_private_at_end, whole_lines};
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::QpState;
 
 use super::device::Device;
-use crate::ground::log::log_at;
+use crate::ground::log::print_always;
 
 /// The tag of this process, noted in the record with its devices, if there is one: the process may be a child
 /// of the program that was started to be recorded.
@@ -38,8 +37,12 @@ pub(crate) fn subscriber(settings: &Settings, device: &Device) -> Option<Box<dyn
     let file = device.own_file(&pattern);
     let _whole = Uncancelled::begin();
     // A device that is opened again counts queue pairs from the beginning: what it does is told by the first.
-    match File::options().append(true).create(true).open(&file) {
-        Ok(out) => Some(Box::new(QueuePairs(Mutex::new(out)))),
+    match open_private_at_end(&file) {
+        Ok(out) => {
+            let say = Box::new(|sentence: &str| print_always(sentence));
+            let out = OutputFile::new(out, file, "the record of queue pairs", whole_lines, say);
+            Some(Box::new(QueuePairs(Mutex::new(out))))
+        }
         Err(error) => {
             complain(&file, &error);
             None
@@ -48,13 +51,11 @@ pub(crate) fn subscriber(settings: &Settings, device: &Device) -> Option<Box<dyn
 }
 
 fn complain(file: &Path, error: &std::io::Error) {
-    log_at(Log::Warn, || {
-        format!("{} cannot be written: {error}: the record lacks this process", file.display())
-    });
+    print_always(&format!("{} cannot be written: {error}: the record lacks this process", file.display()));
 }
 
 /// Writes a line for each queue pair that is made or connected.
-struct QueuePairs(Mutex<File>);
+struct QueuePairs(Mutex<OutputFile>);
 
 impl Subscriber for QueuePairs {
     fn topics(&self) -> Topics {
@@ -69,9 +70,9 @@ impl Subscriber for QueuePairs {
             }
             _ => return,
         };
-        let _whole = Uncancelled::begin();
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A disk that is full must not end the program; the replay then counts by the packets.
-        let _ = out.write_all(line.as_bytes());
+        // A disk that is full must not end the program; it is said, and the replay then counts by the
+        // packets.
+        let _ = out.append(line.as_bytes());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<Tra
                 path.display()
             ));
         }
-        let say = Box::new(|sentence: &str| print_always(sentence));
+        let say = Box::new(move |sentence: &str| print_always(&format!("{}: {sentence}", path.display())));
         Ok(TraceFile { file, limit_bytes, program: program(), say })
     }))
 }

@@ -1,12 +1,11 @@
 //! Where findings go: standard error, and the file of the report.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Seek as _, Write as _};
 use std::sync::Mutex;
 
 use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
 use pumice_device::check::{Finding, Suppressions};
-use pumice_device::settings::CheckSettings;
+use pumice_device::settings::{CheckSettings, Marks};
+use pumice_device::system::output_file::{OutputFile, whole_lines};
 
 use super::symbols;
 use crate::ground::environment;
@@ -20,7 +19,7 @@ pub(crate) struct Outputs {
     /// By the place of their findings; `None` if suppressed.
     entries: Vec<Option<Entry>>,
     left_out: u64,
-    report: Option<File>,
+    report: Option<OutputFile>,
     is_open: bool,
     has_thread: bool,
     is_marked: bool,
@@ -65,12 +64,16 @@ impl Outputs {
         let pattern = self.settings.and_then(|settings| settings.report.as_deref());
         let opened = pattern.map(|pattern| open_own(pattern, &WRITTEN, || {}));
         match opened {
-            Some(Ok((file, _))) => {
-                self.report = Some(file);
+            Some(Ok((file, path))) => {
+                let say = Box::new(|sentence: &str| print_always(sentence));
+                self.report = Some(OutputFile::new(file, path, "the report of checks", whole_lines, say));
                 // Also a process that is killed leaves a document.
                 self.rewrite(false);
             }
-            Some(Err(error)) => log_always(&format!("the report of checks cannot be written: {error}")),
+            Some(Err(error)) => {
+                log_always(&format!("the report of checks cannot be written: {error}"));
+                self.leave(Marks { lacks_report: true, ..Marks::default() });
+            }
             None => {}
         }
     }
@@ -154,9 +157,9 @@ impl Outputs {
     }
 
     fn append(&mut self, text: &str) {
-        if let Some(file) = &mut self.report {
-            // A disk that is full must not end the program.
-            let _ = file.write_all(text.as_bytes());
+        // A disk that is full must not end the program; it is said, and the command is told.
+        if self.report.as_mut().is_some_and(|file| file.append(text.as_bytes()).is_err()) {
+            self.leave(Marks { lacks_report: true, ..Marks::default() });
         }
     }
 
@@ -168,29 +171,22 @@ impl Outputs {
             Format::Json => json(&entries, &about),
             Format::Sarif => sarif(&entries, &about),
         };
-        if let Some(file) = &mut self.report {
-            // As above. The new document is never shorter, but for the counts of processes that end.
-            let _ = replace(file, document.as_bytes());
+        // As above.
+        if self.report.as_mut().is_some_and(|file| file.replace(document.as_bytes()).is_err()) {
+            self.leave(Marks { lacks_report: true, ..Marks::default() });
         }
     }
 
     /// Tells the command line, once, that there is something.
     fn mark(&mut self) {
-        let Some(mark) = self.settings.and_then(|settings| settings.mark.as_deref()) else { return };
         if !std::mem::replace(&mut self.is_marked, true) {
-            let written =
-                OpenOptions::new().append(true).open(mark).and_then(|mut file| file.write_all(b"x"));
-            // The command that started the program has ended, so it does not look for the mark.
-            let _ = written;
+            self.leave(Marks { has_found: true, ..Marks::default() });
         }
     }
-}
 
-fn replace(file: &mut File, document: &[u8]) -> io::Result<()> {
-    file.rewind()?;
-    file.write_all(document)?;
-    if file.metadata()?.is_file() {
-        file.set_len(document.len() as u64)?;
+    fn leave(&self, marks: Marks) {
+        if let Some(settings) = self.settings {
+            settings.leave(marks);
+        }
     }
-    Ok(())
 }

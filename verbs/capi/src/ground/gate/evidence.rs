@@ -1,32 +1,31 @@
 //! The report of faults, which rules about calls and the device's rules about packets write together.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::faults::ReportLine;
 use pumice_device::faults::calls::{CallFaults, CallFired};
-use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::output_file::{OutputFile, Say, whole_lines};
 
 use crate::ground::log::print_always;
 use crate::ground::own_file::{Written, expand, open_own};
 
 /// The report of this process, once it is open.
-static REPORT: Mutex<Option<(u32, File)>> = Mutex::new(None);
+static REPORT: Mutex<Option<(u32, OutputFile)>> = Mutex::new(None);
 
 /// The report of faults of this process, by a handle of its own: what several handles write comes one after
-/// the other.
+/// the other. That it cannot be written any more is said, by one of them.
 ///
 /// # Errors
 /// It cannot be opened.
-pub(crate) fn fault_report(pattern: &Path) -> io::Result<File> {
+pub(crate) fn fault_report(pattern: &Path) -> io::Result<OutputFile> {
     static WRITTEN: Written = Mutex::new(None);
     let own = process::id();
     let mut report = REPORT.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, file)) = report.as_ref().filter(|(process, _)| *process == own) {
-        return file.try_clone();
+        return file.another(say());
     }
     let (file, path) = open_own(pattern, &WRITTEN, || {})?;
     if path != expand(pattern, own) {
@@ -36,13 +35,18 @@ pub(crate) fn fault_report(pattern: &Path) -> io::Result<File> {
             path.display()
         ));
     }
-    let handle = file.try_clone();
+    let file = OutputFile::new(file, path, "the report of faults", whole_lines, say());
+    let handle = file.another(say());
     *report = Some((own, file));
     handle
 }
 
+fn say() -> Say {
+    Box::new(|sentence| print_always(sentence))
+}
+
 /// What is written of rules about calls.
-pub(super) struct Evidence(File);
+pub(super) struct Evidence(OutputFile);
 
 impl Evidence {
     /// Begins: names the rules. `None`: there is no report.
@@ -65,9 +69,7 @@ impl Evidence {
     }
 
     fn write(&mut self, line: &ReportLine) {
-        // The data path comes here too, and writing is a cancellation point.
-        let _whole = Uncancelled::begin();
-        // A disk that is full must not end the program; the missing end of the report tells of it.
-        let _ = self.0.write_all(line.text().as_bytes());
+        // A disk that is full must not end the program: it is said, and who reads the report misses its end.
+        let _ = self.0.append(line.text().as_bytes());
     }
 }

@@ -3,27 +3,30 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::fs::OpenOptions;
 use std::path::Path;
 
 use pumice_device::faults::calls::{CallFired, errno_text};
+use pumice_device::system::output_file::{OutputFile, whole_lines};
 
 use super::inventory::Object;
+use crate::ground::log::print_always;
 
 /// A report that is being written.
-pub(super) struct Report(File);
+pub(super) struct Report(OutputFile);
 
 impl Report {
     /// Goes on with a file, or makes it; `None` if it cannot be written, which is said.
     pub(super) fn open(path: &Path) -> Result<Report, String> {
         let file = OpenOptions::new().append(true).create(true).open(path);
-        file.map(Report).map_err(|error| format!("{} cannot be written: {error}", path.display()))
+        let file = file.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+        let say = Box::new(|sentence: &str| print_always(sentence));
+        Ok(Report(OutputFile::new(file, path.to_owned(), "the report of calls", whole_lines, say)))
     }
 
     /// One write for each line: lines of processes do not mix.
     fn write(&mut self, line: &str) {
-        let _ = self.0.write_all(format!("{line}\n").as_bytes()); // there is no caller to be told
+        let _ = self.0.append(format!("{line}\n").as_bytes()); // that it ends is said
     }
 
     pub(super) fn fired(&mut self, fired: &CallFired<'_>) {

@@ -1,0 +1,136 @@
+"""The blocks of the CI pages are run as a runner would run them: a job whose test fails ends red, one whose test passes ends green.
+
+    ci-blocks.py PUMICE        PUMICE is the folder with the program and its libraries
+
+Downloads, packages and actions of others are left out. In the place of the programs of a page stand scripts that do what FAILS says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+PAGES = ["docs/ci.md", "docs/quick-start/github.md"]
+ACTION = Path(".github/actions/pumice/pumice.sh").resolve()
+SECONDS = 60
+
+# A program with two sides: the one with an address behind its options is the client. FAILS is one of SCENES.
+TWO_SIDES = """#!/bin/bash
+case ${@: -1} in 127.* | localhost) client=yes ;; *) client= ;; esac
+[[ -n $client || $FAILS != first ]] || exit 9
+if [[ -n $client ]]; then touch done; [[ $FAILS != client && $FAILS != test ]]; exit; fi
+touch listens
+until [[ -e done ]]; do sleep 0.05; done
+[[ $FAILS != last ]]
+"""
+ONE_SIDE = '#!/bin/sh\n[ "$FAILS" = nothing ]\n'
+STAND_INS = {
+    "ibv_rc_pingpong": TWO_SIDES,
+    "ibv_devinfo": ONE_SIDE,
+    "ss": "#!/bin/sh\n[ ! -e listens ] || echo LISTEN :18515\n",
+    "sudo": "#!/bin/sh\n",
+    "apt-get": "#!/bin/sh\n",
+    "curl": "#!/bin/sh\n",
+    "tar": "#!/bin/sh\n",
+}
+# What fails: the server at once, the server at its end, the client, or any program.
+SCENES = ["nothing", "first", "last", "client", "test"]
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```$", Path(page).read_text(), re.M | re.S)
+
+
+def github(text: str) -> str:
+    """The job's steps in order, up to the first that fails."""
+    (job,) = YAML(typ="safe").load(text)["jobs"].values()
+    script = ["export REPORTS=$PWD/reports"]
+    for step in job["steps"]:
+        if step.get("if"):
+            continue
+        if "run" in step:
+            script.append(f"bash -e -c {quoted(step['run'])} || exit 1")
+        elif "pumice" in step["uses"]:
+            commands = step["with"].get("run", "")
+            script.append(f"INPUT_RUN={quoted(commands)} '{ACTION}' run && outcome=success || outcome=failure")
+            script.append(f"OUTCOME=$outcome '{ACTION}' report; [ $outcome = success ] || exit 1")
+    return "\n".join(script)
+
+
+def gitlab(text: str) -> str:
+    """before_script and script are one script; what after_script ends with does not matter."""
+    (job,) = YAML(typ="safe").load(text).values()
+    lines = ["export CI_PROJECT_DIR=$PWD", *(f'export {name}="{value}"' for name, value in job["variables"].items())]
+    main = "\n".join([*lines, "set -eo pipefail", *job["before_script"], *job["script"]])
+    after = "\n".join([*lines, *job["after_script"]])
+    return f"""bash -c {quoted(main)}; code=$?
+CI_JOB_STATUS=$([ $code = 0 ] && echo success || echo failed) bash -c {quoted(after)}
+exit $code"""
+
+
+def any_other(text: str, shell: str) -> str:
+    """The lines as they stand; installing is left out."""
+    return f"{shell} -c {quoted(re.sub(r'^.*pumice.sh install$', ':', text, flags=re.M))}"
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def jobs(page: str):
+    for language, text in blocks(page):
+        if language == "sh" and "pumice.sh" in text:
+            for shell in ["bash -e", "sh", "bash -eo pipefail"]:
+                yield f"{page}, lines for {shell}", any_other(text, shell)
+        elif language == "yaml":
+            yield (f"{page}, GitLab", gitlab(text)) if "before_script" in text else (f"{page}, workflow", github(text))
+
+
+def run(script: str, fails: str, place: Path, pumice: Path) -> subprocess.CompletedProcess[str]:
+    for name, text in STAND_INS.items():
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    for name in ["test-rdma", "your_test"]:
+        (place / name).write_text(ONE_SIDE)
+        (place / name).chmod(0o755)
+    (place / ".github").symlink_to(ACTION.parents[2])
+    environment = dict(
+        os.environ, FAILS=fails, PATH=f"{place}:{pumice / 'bin'}:{os.environ['PATH']}", RUNNER_TEMP=str(place / "runner"),
+        XDG_RUNTIME_DIR=str(place),
+    )
+    # The action takes pumice from where it has installed it.
+    (place / "runner/pumice").mkdir(parents=True)
+    (place / "runner/pumice/installed").symlink_to(pumice)
+    for name in ["GITHUB_STEP_SUMMARY", "GITHUB_PATH", "GITHUB_OUTPUT", "REPORTS", "INPUT_RUN", "OUTCOME"]:
+        environment.pop(name, None)
+    return subprocess.run(
+        ["timeout", "-k", "5", str(SECONDS), "bash", "-c", script], cwd=place, env=environment, text=True, capture_output=True
+    )
+
+
+def main() -> None:
+    pumice = Path(sys.argv[1]).resolve()
+    wrong, count = [], 0
+    for page in PAGES:
+        for name, script in jobs(page):
+            for fails in SCENES:
+                if fails in ("first", "last", "client") and "ibv_rc_pingpong" not in script:
+                    continue
+                with tempfile.TemporaryDirectory() as place:
+                    ended = run(script, fails, Path(place), pumice)
+                count += 1
+                is_right = ended.returncode == 0 if fails == "nothing" else 0 < ended.returncode < 124
+                if not is_right:
+                    wrong.append(f"{name}: {fails} fails, and the job ends with {ended.returncode}\n{ended.stdout}{ended.stderr}")
+    if wrong or count < 20:
+        sys.exit("\n".join(wrong) or f"only {count} jobs were found in the pages")
+    print(f"{count} jobs of the CI pages end as their tests do")
+
+
+main()

@@ -1,0 +1,200 @@
+//! Which programs a command line runs, as far as it shows them: `env`, a shell's command line, and a script
+//! hide the program that matters.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use super::program::find;
+
+/// Commands that are followed from one to the next, at most.
+const MOST_STEPS: usize = 8;
+/// Bytes of a script that are read.
+const SCRIPT_BYTES: u64 = 1 << 16;
+/// Shells whose command lines are read.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
+/// Words before a command that do not make it another one.
+const BEFORE_COMMANDS: [&str; 9] = ["exec", "command", "time", "if", "while", "until", "then", "do", "!"];
+
+/// What a command line runs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// What runs in the end, and nothing else: the program itself, or the one behind `env` and the like.
+    pub(super) only: Vec<PathBuf>,
+    /// Programs that a shell runs among others.
+    pub(super) among: Vec<PathBuf>,
+}
+
+impl Behind {
+    /// What `program` with these arguments runs.
+    pub(super) fn of(program: &Path, arguments: &[OsString]) -> Behind {
+        let mut behind = Behind::default();
+        let mut now = (program.to_owned(), arguments.to_vec());
+        for _ in 0..MOST_STEPS {
+            let (program, arguments) = now;
+            behind.only.push(program.clone());
+            now = match next(&program, &arguments) {
+                Next::Program(path, arguments) => (path, arguments),
+                Next::Text(text) => return behind.with_text(&text),
+                Next::Nothing => return behind,
+            };
+        }
+        behind
+    }
+
+    fn with_text(mut self, text: &[u8]) -> Behind {
+        let commands = commands(text);
+        let found: Vec<PathBuf> = commands.iter().filter_map(|name| find(name).ok()).collect();
+        if commands.len() == 1 {
+            self.only.extend(found)
+        } else {
+            self.among.extend(found)
+        }
+        self
+    }
+}
+
+/// What a program runs.
+enum Next {
+    Program(PathBuf, Vec<OsString>),
+    /// A shell's commands.
+    Text(Vec<u8>),
+    Nothing,
+}
+
+fn next(program: &Path, arguments: &[OsString]) -> Next {
+    let name = program.file_name().unwrap_or_default();
+    if name == "env" {
+        return behind_env(arguments);
+    }
+    if SHELLS.iter().any(|shell| name == *shell) {
+        return behind_shell(arguments);
+    }
+    let Some(text) = script(program) else { return Next::Nothing };
+    let Some(line) = text.strip_prefix(b"#!") else { return Next::Nothing };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = words(line).map(|word| OsStr::from_bytes(word).to_owned());
+    let Some(interpreter) = words.next() else { return Next::Nothing };
+    let rest = words.chain([program.as_os_str().to_owned()]).chain(arguments.iter().cloned()).collect();
+    Next::Program(interpreter.into(), rest)
+}
+
+/// The program after the variables and options of env(1).
+fn behind_env(arguments: &[OsString]) -> Next {
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.as_bytes() {
+            b"-u" | b"--unset" | b"-C" | b"--chdir" => drop(rest.next()),
+            [b'-', ..] => {}
+            other if other.contains(&b'=') => {}
+            _ => {
+                return match find(word) {
+                    Ok(path) => Next::Program(path, rest.cloned().collect()),
+                    Err(_) => Next::Nothing,
+                };
+            }
+        }
+    }
+    Next::Nothing
+}
+
+/// The command line after `-c`, or the script.
+fn behind_shell(arguments: &[OsString]) -> Next {
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.as_bytes() {
+            [b'-', b'-', ..] => {}
+            // As in `-ec`.
+            [b'-', options @ ..] if options.contains(&b'c') => {
+                return rest.next().map_or(Next::Nothing, |text| Next::Text(text.as_bytes().to_vec()));
+            }
+            [b'-' | b'+', ..] => {}
+            _ => return script(Path::new(word)).map_or(Next::Nothing, Next::Text),
+        }
+    }
+    Next::Nothing
+}
+
+/// The beginning of a file that is a text.
+fn script(path: &Path) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let file = File::open(path).ok()?;
+    // Opening a pipe would wait, but what is run is a file.
+    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    file.take(SCRIPT_BYTES).read_to_end(&mut text).ok()?;
+    (!text.contains(&0)).then_some(text)
+}
+
+/// The names of the commands of a shell's text, as far as they are plain words.
+fn commands(text: &[u8]) -> Vec<OsString> {
+    let ends = |byte: &u8| matches!(byte, b'\n' | b';' | b'&' | b'|' | b'(' | b')');
+    let command = |part: &[u8]| -> Option<OsString> {
+        let named = |word: &&[u8]| {
+            !BEFORE_COMMANDS.iter().any(|before| *word == before.as_bytes()) && !word.contains(&b'=')
+        };
+        let word = words(part).find(named)?;
+        let is_plain = word.iter().all(|byte| byte.is_ascii_alphanumeric() || b"./_-+,%@".contains(byte));
+        is_plain.then(|| OsStr::from_bytes(word).to_owned())
+    };
+    text.split(ends).filter(|part| !part.trim_ascii().starts_with(b"#")).filter_map(command).collect()
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn behind(line: &[&str]) -> (Vec<String>, Vec<String>) {
+        let (program, arguments) = line.split_first().expect("a program");
+        let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+        let found = Behind::of(&find(OsStr::new(program)).expect("it is there"), &arguments);
+        let names = |paths: Vec<PathBuf>| {
+            let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            paths.iter().map(name).collect()
+        };
+        (names(found.only), names(found.among))
+    }
+
+    fn same(line: &[&str], only: &[&str], among: &[&str]) {
+        let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(behind(line), (all(only), all(among)), "{line:?}");
+    }
+
+    #[test]
+    fn the_program_behind_others_is_seen() {
+        same(&["cat", "x"], &["cat"], &[]);
+        same(&["env", "-u", "A", "B=c", "-i", "cat", "x"], &["env", "cat"], &[]);
+        same(&["env", "A=b"], &["env"], &[]);
+        same(&["env", "A=b", "sh", "-ec", "A=1 exec cat x"], &["env", "sh", "cat"], &[]);
+        same(&["sh", "-c", "if true; then cat x | sort; fi"], &["sh"], &["true", "cat", "sort"]);
+        same(&["sh", "-c", "\"$PROGRAM\" x"], &["sh"], &[]);
+        same(&["sh"], &["sh"], &[]);
+        same(
+            &["env", "env", "env", "env", "env", "env", "env", "env", "env", "cat"],
+            &["env"; MOST_STEPS],
+            &[],
+        );
+    }
+
+    #[test]
+    fn scripts_are_read() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("pumice-script-{}", std::process::id()));
+        let name = path.file_name().expect("it has one").to_string_lossy().into_owned();
+        let shown = path.to_str().expect("text").to_owned();
+        let write = |text: &str| {
+            std::fs::write(&path, text).expect("a file");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("ours");
+        };
+        write("#!/usr/bin/env -S sh\n# comment; cat\ntrue\ncat x\n");
+        same(&[&shown], &[&name, "env", "sh"], &["true", "cat"]);
+        write("#!/bin/sh\ncat \"$@\"\n");
+        same(&[&shown], &[&name, "sh", "cat"], &[]);
+        std::fs::remove_file(&path).expect("ours");
+    }
+}
