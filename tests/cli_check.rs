@@ -31,8 +31,14 @@ fn compile(name: &str, flags: &[&str]) -> Option<PathBuf> {
     }
     let program = scratch(name).join(name);
     let usual = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"];
-    let output =
-        Command::new("cc").args(usual).arg(&program).args(flags).arg(source(name)).arg("-libverbs").output();
+    let output = Command::new("cc")
+        .args(usual)
+        .arg(&program)
+        .args(flags)
+        .arg(source(name))
+        .arg("-libverbs")
+        .args(name.starts_with("cm_").then_some("-lrdmacm"))
+        .output();
     let output = output.expect("cc runs");
     assert!(output.status.success(), "cc: {}", String::from_utf8_lossy(&output.stderr));
     Some(program)
@@ -90,7 +96,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 50] = [
+const PLANTED: [(&str, &[&str]); 52] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -136,6 +142,8 @@ const PLANTED: [(&str, &[&str]); 50] = [
     ("stack_buffer", &[]),
     ("async_events_never_read", &[]),
     ("event_left", &[]),
+    ("cm_event_not_acknowledged", &[]),
+    ("cm_event_left", &[]),
     ("thread_domain_shared", &["--fault", "slow call=ibv_post_send time=1s"]),
     ("single_threaded_cq", &["--fault", "slow call=ibv_req_notify_cq time=1s"]),
     ("srq_limit_never_armed", &["--check=perf"]),

@@ -526,7 +526,7 @@ fn requests_find_the_process_that_listens_and_answers_the_one_that_asked() {
         client.hca.cm_disconnect(client_id, &[]).unwrap();
         loop {
             match server.wait() {
-                Event::Disconnected { id, private_data } if id == server_id => {
+                Event::Disconnected { id, private_data, .. } if id == server_id => {
                     assert!(private_data.is_some(), "it was confirmed");
                     break;
                 }

@@ -67,6 +67,7 @@ impl Checker {
         let Some(handle) = self.cq_handles.get(&address).copied() else { return };
         if let Some(cq) = self.cqs.get_mut(&handle) {
             cq.polls = cq.polls.saturating_add(1);
+            (cq.armed_over, cq.fired_late) = (0, 0);
             cq.stir();
             let taken = std::mem::take(&mut cq.taken);
             let waiting = cq.unpolled;
@@ -80,6 +81,7 @@ impl Checker {
         let Some(cq) = self.cqs.get_mut(&handle) else { return };
         cq.stir();
         cq.armed_at = armed_at;
+        (cq.armed_over, cq.fired_late) = (cq.unpolled, 0);
         if !solicited_only {
             (cq.armed, cq.was_armed) = (Armed::Any, true);
         } else if cq.armed == Armed::No {
@@ -242,6 +244,28 @@ impl Checker {
         };
         let related = vec![related(format!("{object} was made here"), &cq.made)];
         let numbers = format!("{} in {object}; {state}", waiting(count));
+        self.found(&LOST_WAKEUP, Found { object, numbers, place, related });
+    }
+
+    /// The program got an event which the device made at the arming, for completions that were there, and did
+    /// not poll since.
+    pub(super) fn tell_woken_late(&mut self, handle: u32) {
+        let place = self.here();
+        let Some(cq) = self.cqs.get_mut(&handle) else { return };
+        let count = std::mem::take(&mut cq.fired_late);
+        if std::mem::replace(&mut cq.told_asleep, true) {
+            return;
+        }
+        let object = cq.name.clone();
+        let numbers = format!(
+            "{} in {object} since before it was armed, and the program sleeps without a poll; this device made an \
+             event for them (fires_late), others do not",
+            waiting(count)
+        );
+        let related = vec![
+            related("the queue was armed here", &cq.armed_at),
+            related(format!("{object} was made here"), &cq.made),
+        ];
         self.found(&LOST_WAKEUP, Found { object, numbers, place, related });
     }
 

@@ -6,10 +6,11 @@ use pumice_transport::types::AsyncEventType;
 
 use super::checker::{Checker, Found, counted, related};
 use super::kind::{ASYNC_EVENTS_NEVER_READ, EVENTS_NOT_ACKNOWLEDGED};
-use super::queues::{Armed, Async, Cq};
+use super::queues::{Armed, Async, CmEvent, Cq};
 use crate::event::AsyncElement;
 
-/// Objects with asynchronous events that are not acknowledged; of others nothing is said.
+/// Objects with asynchronous events that are not acknowledged, and such events of rdma_cm; of others nothing
+/// is said.
 const MAX_OBJECTS: usize = 4096;
 
 /// The name of an event that tells of something that a program has to know.
@@ -29,12 +30,19 @@ impl Checker {
     pub(super) fn event_raised(&mut self, handle: u32) {
         if let Some(cq) = self.cqs.get_mut(&handle) {
             cq.armed = Armed::No;
+            if cq.armed_over == cq.unpolled {
+                // Nothing has come since: it is for what was there.
+                cq.fired_late = cq.armed_over;
+            }
             cq.events_queued = cq.events_queued.saturating_add(1);
             cq.stir();
         }
     }
 
     pub(super) fn event_delivered(&mut self, handle: u32) {
+        if self.cqs.get(&handle).is_some_and(|cq| cq.fired_late > 0) {
+            self.tell_woken_late(handle);
+        }
         let Some(cq) = self.cqs.get_mut(&handle) else { return };
         cq.events_queued = cq.events_queued.saturating_sub(1);
         cq.stir();
@@ -93,6 +101,40 @@ impl Checker {
         }
     }
 
+    /// The program gets the event of rdma_cm at an address, for whose acknowledgement this identifier waits.
+    pub fn cm_event_got(&mut self, identifier: u64, event: u64) {
+        if self.asynchronous.of_rdma_cm.len() >= MAX_OBJECTS || self.objects.at(identifier).is_none() {
+            return;
+        }
+        let got_at = self.here();
+        let known = &mut self.asynchronous;
+        let ordinal = known.of_rdma_cm_got;
+        known.of_rdma_cm_got = ordinal.saturating_add(1);
+        known.of_rdma_cm.insert(event, CmEvent { identifier, ordinal, got_at });
+    }
+
+    /// The program acknowledges the event of rdma_cm at an address.
+    pub fn cm_event_acknowledged(&mut self, event: u64) {
+        self.asynchronous.of_rdma_cm.remove(&event);
+    }
+
+    /// The program destroys the identifier at an address, leaves one of its groups or moves it, and has not
+    /// acknowledged events, which have these names, for a second.
+    pub fn waits_for_cm_acknowledgements(&mut self, identifier: u64, names: &str) {
+        let waits = self.here();
+        let known = self.asynchronous.of_rdma_cm.values().filter(|event| event.identifier == identifier);
+        let first = known.min_by_key(|event| event.ordinal);
+        let (Some(first), Some(object)) = (first, self.objects.at(identifier)) else { return };
+        let (made, object, place) = (object.made.clone(), object.name(), first.got_at.clone());
+        let numbers = format!(
+            "events of {object}, the first of them got here, are not acknowledged (rdma_ack_cm_event): \
+             {names}; the call waits until they are"
+        );
+        let related =
+            vec![related("the call waits here", &waits), related(format!("{object} was made here"), &made)];
+        self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });
+    }
+
     /// The program destroys the object at an address, and has not acknowledged so many events of it for a
     /// second.
     pub fn waits_for_acknowledgements(&mut self, address: u64, count: u64, events: &str, remedy: &str) {
@@ -114,11 +156,22 @@ impl Checker {
             let object = self.objects.at(address)?;
             Some((object.name(), object.made.clone(), count, "asynchronous event", got_at))
         });
+        let mut of_identifiers = BTreeMap::<u64, (u64, CmEvent)>::new();
+        let mut of_rdma_cm: Vec<CmEvent> =
+            std::mem::take(&mut self.asynchronous.of_rdma_cm).into_values().collect();
+        of_rdma_cm.sort_by_key(|event| event.ordinal);
+        for event in of_rdma_cm {
+            of_identifiers.entry(event.identifier).or_insert((0, event)).0 += 1;
+        }
+        let of_identifiers = of_identifiers.into_iter().filter_map(|(address, (count, first))| {
+            let object = self.objects.at(address)?;
+            Some((object.name(), object.made.clone(), count, "rdma_cm event", first.got_at))
+        });
         let of_queues = cqs.values().filter(|cq| cq.unacknowledged > 0);
         let completion = of_queues.map(|cq| {
             (cq.name.clone(), cq.made.clone(), cq.unacknowledged, "completion event", cq.got_at.clone())
         });
-        let left: Vec<_> = completion.chain(asynchronous).collect();
+        let left: Vec<_> = completion.chain(asynchronous).chain(of_identifiers).collect();
         for (object, made, count, events, place) in left {
             let numbers = format!(
                 "{} of {object}, got here, is not acknowledged at the end of the process: the object cannot \

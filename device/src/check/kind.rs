@@ -131,8 +131,8 @@ kinds! {
         what: "The program got events of an object, and destroys it or ends without acknowledging them.",
         why: "The destroying call blocks until all events are acknowledged. If the acknowledgement \
             would come later in the same thread, the program hangs for ever.",
-        remedy: "Call ibv_ack_cq_events or ibv_ack_async_event for each event before destroying the \
-            object.";
+        remedy: "Call ibv_ack_cq_events, ibv_ack_async_event or rdma_ack_cm_event for each event before \
+            destroying the object.";
 
     ASYNC_EVENTS_NEVER_READ "async-events-never-read" Completions
         what: "Asynchronous events of failures or limits came, and the program never read one.",

@@ -27,6 +27,10 @@ pub(super) struct Cq {
     pub(super) made: Stack,
     /// Where it was last armed.
     pub(super) armed_at: Stack,
+    /// Completions that waited when it was last armed, unless it was polled since, and of these those for which
+    /// it made an event at once.
+    pub(super) armed_over: u64,
+    pub(super) fired_late: u64,
     /// Activity at the last look from aside, and looks in sequence at which it was the same.
     pub(super) rest: (u64, u32),
     /// Completions that wait to be polled.
@@ -168,6 +172,8 @@ pub(super) struct Srq {
 pub(super) struct Async {
     /// The program has got one.
     pub(super) is_read: bool,
+    /// Events of rdma_cm that it has got in all.
+    pub(super) of_rdma_cm_got: u64,
     /// Those that tell of something that nothing else tells of.
     pub(super) raised: u64,
     /// The first of these: what it says of which object, and where that was made.
@@ -175,6 +181,18 @@ pub(super) struct Async {
     /// Those that the program got and has not acknowledged, by the addresses of their objects, and where it
     /// got the first of them.
     pub(super) unacknowledged: BTreeMap<u64, (u64, Stack)>,
+    /// Events of rdma_cm that the program got and has not acknowledged, by their addresses.
+    pub(super) of_rdma_cm: BTreeMap<u64, CmEvent>,
+}
+
+/// An event of rdma_cm that the program has got.
+#[derive(Debug)]
+pub(super) struct CmEvent {
+    /// The address of the identifier that waits for the acknowledgement.
+    pub(super) identifier: u64,
+    /// How many the program had got before.
+    pub(super) ordinal: u64,
+    pub(super) got_at: Stack,
 }
 
 /// A thread in a call that is given an object of a domain.

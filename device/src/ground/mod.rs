@@ -14,5 +14,5 @@ pub(crate) mod quantity;
 pub(crate) mod random;
 pub mod similar;
 pub mod table;
-pub(crate) mod thread;
+pub mod thread;
 pub(crate) mod word;

@@ -9,10 +9,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 ///
 /// # Errors
 /// The operating system has no thread to give.
-pub(crate) fn start_without_signals(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+pub fn start_without_signals(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     // The thread inherits that it gets none. If that cannot be had, handlers run on it, which programs have
     // to expect of libraries.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);

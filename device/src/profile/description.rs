@@ -75,7 +75,7 @@ impl Default for Profile {
             max_mr_size: u64::MAX,
             page_size_cap: 0xffff_f000,
             ack_delay: 15,
-            fires_late: false,
+            fires_late: true,
             placement: Placement::Any,
             congestion: CongestionProfile::default(),
             port: PortProfile::default(),

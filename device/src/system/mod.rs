@@ -1,11 +1,14 @@
-//! What the device asks of the operating system outside of its ports and of `share`: interfaces, descriptors
-//! that wake threads, system calls that are no cancellation points, files that people ask for.
+//! What the device asks of the operating system outside of its ports and of `share`: interfaces, neighbours,
+//! capabilities, descriptors that wake threads, system calls that are no cancellation points, files that people
+//! ask for.
 
 pub mod cancellation;
+pub mod capability;
 pub(crate) mod event_fd;
 pub mod event_pipe;
 pub mod interface;
 pub mod limits;
+pub mod neighbour;
 pub mod output_file;
 pub(crate) mod system_call;
 pub mod unsignalled;

@@ -147,7 +147,7 @@ impl Cm {
         if state == State::DreqSent {
             // Both want it: each answers the other, and neither consumer has to be asked.
             self.send_drep(id, PrivateData::NONE, now_ns);
-            self.tell(id, Event::Disconnected { id, private_data: None });
+            self.tell(id, Event::Disconnected { id, private_data: None, answered: true });
         } else if consumer {
             let private_data = Box::new(dreq.private_data);
             self.tell(id, Event::DisconnectRequest { id, private_data });
@@ -213,7 +213,8 @@ impl Cm {
             state => return Err(Ignored::WrongState(state)),
         }
         self.enter_timewait(id, now_ns);
-        self.tell(id, Event::Disconnected { id, private_data: Some(Box::new(drep.private_data)) });
+        let private_data = Some(Box::new(drep.private_data));
+        self.tell(id, Event::Disconnected { id, private_data, answered: true });
         Ok(())
     }
 

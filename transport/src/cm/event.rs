@@ -87,6 +87,8 @@ pub enum Event {
         id: CommId,
         /// Of the DREP; `None` if the peer did not answer, or disconnected at the same time.
         private_data: Option<Box<PrivateData<{ Drep::PRIVATE_DATA_BYTES }>>>,
+        /// Whether the peer has said anything to it; else the DREQ was repeated until its retries were spent.
+        answered: bool,
     },
     /// Nothing of the connection is under way any more: its queue pair number can be used again.
     TimewaitExit {

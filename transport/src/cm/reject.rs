@@ -140,7 +140,7 @@ impl Cm {
             _ => return Err(Ignored::WrongState(state)),
         }
         let event = if state == State::DreqSent {
-            Event::Disconnected { id, private_data: None }
+            Event::Disconnected { id, private_data: None, answered: true }
         } else {
             Event::Rejected { id, rejection: Box::new(*rej) }
         };

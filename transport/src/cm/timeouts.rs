@@ -63,7 +63,7 @@ impl Cm {
             }
             State::DreqSent => {
                 self.enter_timewait(id, now_ns);
-                self.tell(id, Event::Disconnected { id, private_data: None });
+                self.tell(id, Event::Disconnected { id, private_data: None, answered: false });
                 return;
             }
             // States without a timer.

@@ -21,7 +21,7 @@ fn we_disconnect() {
         assert_eq!(&dreq.private_data[..7], b"enough\0");
         bench.receive(CmMessage::Drep(drep())).unwrap();
         let private_data = Some(Box::new(drep().private_data));
-        assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data });
+        assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data, answered: true });
         assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(Ignored::Duplicate));
         bench.wait_exactly(TIMEWAIT_NS);
         assert_eq!(bench.event(), Event::TimewaitExit { id: OURS });
@@ -63,7 +63,7 @@ fn an_unanswered_disconnection_is_complete_after_16_attempts() {
         assert_eq!(bench.sent_one(), CmMessage::Dreq(our_dreq()));
     }
     bench.wait_exactly(RESPONSE_NS);
-    assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data: None });
+    assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data: None, answered: false });
     assert_eq!(bench.state(OURS), Some(State::Timewait));
     // The peer comes back to disconnect as well.
     assert_eq!(bench.receive(CmMessage::Dreq(dreq())), Err(Ignored::Duplicate));
@@ -77,7 +77,7 @@ fn both_disconnect() {
     bench.sent();
     bench.receive(CmMessage::Dreq(dreq())).unwrap();
     assert_eq!(bench.sent_one(), CmMessage::Drep(our_drep()));
-    assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data: None });
+    assert_eq!(bench.event(), Event::Disconnected { id: OURS, private_data: None, answered: true });
     assert_eq!(bench.receive(CmMessage::Drep(drep())), Err(Ignored::Duplicate));
     bench.wait_exactly(TIMEWAIT_NS);
     assert_eq!(bench.event(), Event::TimewaitExit { id: OURS });

@@ -224,6 +224,11 @@ fn a_thread_that_polls_under_a_spin_lock_does_not_keep_it_from_another() {
 }
 
 #[test]
+fn calls_of_rdma_cm_wait_for_acknowledgements_and_answers_that_fail_reach_the_peer() {
+    run("acknowledgements");
+}
+
+#[test]
 fn connections_by_address_tell_their_events_in_order() {
     run("connections");
 }

@@ -1,15 +1,17 @@
 //! Multicast groups of a UDP port: one socket per group, bound to the group's address.
 //!
 //! A socket bound to a unicast address never sees a group's packets, and one bound to the wildcard would
-//! leave open who they were for.
+//! leave open who they were for. A group whose scope is an interface or a link (ff01::, ff02::) is another one
+//! on each interface; a device with all addresses of the host has a socket on each.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::Socket;
 
 use super::config::UdpConfig;
+use super::scope::has_scope;
 use super::socket::{self, PortError, Sharing};
 use crate::system::interface::{self, Interface};
 
@@ -19,7 +21,8 @@ const GROUPS_LIMIT: usize = 256;
 #[derive(Debug)]
 struct Group {
     address: IpAddr,
-    socket: Socket,
+    /// Several if the group is one of each interface.
+    sockets: Vec<Socket>,
     joins: usize,
 }
 
@@ -80,20 +83,42 @@ impl Groups {
                 self.bound
             )));
         }
-        let socket = self.open(unicast, group)?;
-        if any {
-            join_everywhere(&socket, group)?;
-        } else {
-            match (group, self.bound) {
-                (IpAddr::V4(group), IpAddr::V4(on)) => socket.join_multicast_v4(&group, &on)?,
-                (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, self.scope_id)?,
-                (IpAddr::V4(group), IpAddr::V6(_)) => {
-                    socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?
-                }
+        let sockets = match group {
+            IpAddr::V6(group) if any && has_scope(group) => self.on_each_interface(unicast, group)?,
+            _ => vec![self.on_one(unicast, group)?],
+        };
+        self.joined.push(Group { address: group, sockets, joins: 1 });
+        Ok(())
+    }
+
+    /// A group that is the same on all interfaces, or that belongs to the one of the port's address.
+    fn on_one(&self, unicast: &Socket, group: IpAddr) -> io::Result<Socket> {
+        let socket = self.open(unicast, group, self.scope_id)?;
+        match (group, self.bound) {
+            _ if self.bound.is_unspecified() => join_everywhere(&socket, group)?,
+            (IpAddr::V4(group), IpAddr::V4(on)) => socket.join_multicast_v4(&group, &on)?,
+            (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, self.scope_id)?,
+            (IpAddr::V4(group), IpAddr::V6(_)) => socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?,
+        }
+        Ok(socket)
+    }
+
+    /// A group that is another one on each interface.
+    fn on_each_interface(&self, unicast: &Socket, group: Ipv6Addr) -> io::Result<Vec<Socket>> {
+        let mut sockets = Vec::new();
+        let mut refused = io::Error::from_raw_os_error(libc::ENODEV);
+        for interface in interface::interfaces()?.iter().filter(|interface| interface.up) {
+            let joined = self.open(unicast, group.into(), interface.index).and_then(|socket| {
+                socket.join_multicast_v6(&group, interface.index)?;
+                Ok(socket)
+            });
+            match joined {
+                Ok(socket) => sockets.push(socket),
+                // One without IPv6.
+                Err(error) => refused = error,
             }
         }
-        self.joined.push(Group { address: group, socket, joins: 1 });
-        Ok(())
+        if sockets.is_empty() { Err(refused) } else { Ok(sockets) }
     }
 
     pub(super) fn leave(&mut self, group: IpAddr) -> io::Result<()> {
@@ -115,15 +140,20 @@ impl Groups {
         if self.joined.is_empty() {
             return None;
         }
-        self.turn = (self.turn + 1) % self.joined.len();
-        self.joined.get(self.turn).map(|group| (group.socket.as_raw_fd(), group.address))
+        self.turn = (self.turn + 1) % self.sockets().count();
+        let (socket, group) = self.sockets().nth(self.turn)?;
+        Some((socket.as_raw_fd(), group))
+    }
+
+    fn sockets(&self) -> impl Iterator<Item = (&Socket, IpAddr)> {
+        self.joined.iter().flat_map(|group| group.sockets.iter().map(|socket| (socket, group.address)))
     }
 
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        self.joined.iter().map(|group| group.socket.as_raw_fd())
+        self.sockets().map(|(socket, _)| socket.as_raw_fd())
     }
 
-    fn open(&self, unicast: &Socket, group: IpAddr) -> io::Result<Socket> {
+    fn open(&self, unicast: &Socket, group: IpAddr, scope_id: u32) -> io::Result<Socket> {
         let sharing = Sharing { reuse_port: self.reuse_port, reuse_address: true };
         // The wildcard overlaps with every group, and Linux wants both sides of an overlap to agree. It looks
         // only while binding, so our own socket agrees for as long as that takes: afterwards no other socket
@@ -132,7 +162,7 @@ impl Groups {
         if overlap {
             unicast.set_reuse_address(true)?;
         }
-        let name = socket::destination(false, group, self.port, self.scope_id);
+        let name = socket::destination(false, group, self.port, scope_id);
         let opened = socket::open(name, self.buffer_bytes, sharing);
         if overlap {
             unicast.set_reuse_address(false)?;

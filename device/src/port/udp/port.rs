@@ -141,7 +141,7 @@ impl UdpPort {
             control.push_source(flow.source);
         }
         let scope_id = match flow.destination {
-            group if group.is_multicast() => self.groups.scope_id(),
+            group if group.is_multicast() && self.groups.scope_id() != 0 => self.groups.scope_id(),
             other => self.scopes.scope_id(flow.source, other),
         };
         let to = SockAddr::from(socket::destination(

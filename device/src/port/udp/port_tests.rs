@@ -218,6 +218,27 @@ fn a_group_is_received_from_join_to_leave() {
 }
 
 #[test]
+fn a_group_that_each_interface_has_is_joined_on_all() {
+    let interfaces = crate::system::interface::interfaces().unwrap();
+    let with_ipv6 = |each: &&Interface| each.up && each.addresses.iter().any(|(own, _)| own.is_ipv6());
+    let count = interfaces.iter().filter(with_ipv6).count();
+    if count == 0 {
+        eprintln!("**** SKIPPED: this host has no IPv6 address");
+        return;
+    }
+    for group in ["ff01:0:2:c985::1", "ff02::1:4791"] {
+        let group: IpAddr = group.parse().unwrap();
+        let mut port = open("::");
+        port.join(group).unwrap();
+        assert!(port.descriptors().len() > count, "{group}: {:?}", port.descriptors());
+        // Each has its turn, and nothing has come to any.
+        (0..2 * count).for_each(|_| assert!(!port.receive(0, &mut |_| panic!("nothing was sent"))));
+        port.leave(group).unwrap();
+        assert_eq!(port.descriptors().len(), 1);
+    }
+}
+
+#[test]
 fn without_segmentation_a_batch_goes_packet_by_packet() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
     a.limits.max_segments = 1;

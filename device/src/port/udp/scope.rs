@@ -1,5 +1,5 @@
-//! Which interface a link-local destination is on. fe80::/64 is on every link, and a GID names no link: as on
-//! Linux it is the one of the address that is sent from.
+//! Which interface a link-local destination is on. fe80::/64 is on every link, as are the groups ff02::, and a GID
+//! names no link: as on Linux it is the one of the address that is sent from.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,7 +18,7 @@ impl Scopes {
     /// interface has the source (the kernel refuses the packet then).
     pub(super) fn scope_id(&mut self, source: IpAddr, destination: IpAddr) -> u32 {
         let (IpAddr::V6(source), IpAddr::V6(destination)) = (source, destination) else { return 0 };
-        if !destination.is_unicast_link_local() {
+        if !has_scope(destination) {
             return 0;
         }
         if self.0.len() >= MOST_KNOWN {
@@ -31,6 +31,11 @@ impl Scopes {
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
+}
+
+/// Whether an address means something else on each link (fe80::, ff02::), or on each interface (ff01::).
+pub(super) const fn has_scope(address: Ipv6Addr) -> bool {
+    address.is_unicast_link_local() || address.is_multicast() && matches!(address.octets()[1] & 0xf, 1 | 2)
 }
 
 #[cfg(test)]
@@ -49,7 +54,11 @@ mod tests {
             .unwrap()
             .into_iter()
             .find(|each| each.addresses.iter().any(|(a, _)| *a == own));
-        assert_eq!(scopes.scope_id(own, link_local), lo.map_or(0, |lo| lo.index));
+        assert_eq!(scopes.scope_id(own, link_local), lo.as_ref().map_or(0, |lo| lo.index));
+        for (group, index) in [("ff01::7", 1), ("ff12::7", 1), ("ff05::7", 0), ("ff0e::2", 0)] {
+            let expected = lo.as_ref().map_or(0, |lo| lo.index * index);
+            assert_eq!(scopes.scope_id(own, group.parse().unwrap()), expected, "{group}");
+        }
         assert_eq!(scopes.scope_id(global, link_local), 0, "documentation addresses are no host's");
         scopes.forget();
         assert_eq!(scopes.0.len(), 0);

@@ -7,6 +7,7 @@ use std::ptr;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
 use pumice_device::memory::{Advice, FileMapping, RegionChange, RegionKeys, WindowType, check_mapped};
+use pumice_device::settings::Log;
 use pumice_transport::types::Access;
 
 use crate::ground::abi::{ibv_mr, ibv_mw, ibv_pd, ibv_sge};
@@ -15,6 +16,7 @@ use crate::ground::descriptors::given;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED, set_errno};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
+use crate::ground::log::log_at;
 use crate::ground::outcome::{number_of, pointer_about, status_of};
 use crate::ground::requests::elements;
 use crate::ground::settings::require;
@@ -125,8 +127,13 @@ pub(crate) fn register_file(
     let (context, rights) = (domain.context()?, access(rights)?);
     let FileRange { descriptor, offset, length } = *range;
     let file = given(descriptor).map_err(|_| {
-        NOT_SUPPORTED
-            .because(|| format!("descriptor {descriptor} is no file whose memory could be registered"))
+        let why = || format!("descriptor {descriptor} is no file whose memory could be registered");
+        if descriptor < 0 {
+            // A question whether such memory can be registered, and no mistake.
+            log_at(Log::Info, why);
+            return NOT_SUPPORTED;
+        }
+        NOT_SUPPORTED.because(why)
     })?;
     let is_written = rights.contains(Access::LOCAL_WRITE);
     let mapping = FileMapping::new(file, offset, length as u64, is_written)?;

@@ -1,6 +1,6 @@
 //! Numbers of verbs.h and rdma_cma.h that several files need.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 /// `IBV_QPT_*`.
 pub(crate) const QPT_RC: u32 = 2;
@@ -33,6 +33,8 @@ pub(crate) const TIMEWAIT_EXIT: u32 = 15;
 pub(crate) const ADDRINFO_RESOLVED: u32 = 16;
 pub(crate) const ADDRINFO_ERROR: u32 = 17;
 pub(crate) const USER: u32 = 18;
+/// How many there are.
+pub(crate) const EVENT_KINDS: usize = 19;
 
 /// Options of `rdma_set_option`: `RDMA_OPTION_ID`, and its options.
 pub(crate) const LEVEL_ID: c_int = 0;
@@ -54,3 +56,30 @@ pub(crate) const AS_MUCH_AS_THERE_IS: u8 = 0xff;
 pub(crate) const DATAGRAM_Q_KEY: u32 = 0x0123_4567;
 /// Hop limit of packets to peers and groups, as Linux has it for routed packets.
 pub(crate) const HOP_LIMIT: u8 = 64;
+
+/// The name of a `RDMA_CM_EVENT_*`.
+pub(crate) fn event_name(event: c_int) -> &'static CStr {
+    const NAMES: [&CStr; EVENT_KINDS] = [
+        c"RDMA_CM_EVENT_ADDR_RESOLVED",
+        c"RDMA_CM_EVENT_ADDR_ERROR",
+        c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+        c"RDMA_CM_EVENT_ROUTE_ERROR",
+        c"RDMA_CM_EVENT_CONNECT_REQUEST",
+        c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+        c"RDMA_CM_EVENT_CONNECT_ERROR",
+        c"RDMA_CM_EVENT_UNREACHABLE",
+        c"RDMA_CM_EVENT_REJECTED",
+        c"RDMA_CM_EVENT_ESTABLISHED",
+        c"RDMA_CM_EVENT_DISCONNECTED",
+        c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+        c"RDMA_CM_EVENT_MULTICAST_JOIN",
+        c"RDMA_CM_EVENT_MULTICAST_ERROR",
+        c"RDMA_CM_EVENT_ADDR_CHANGE",
+        c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+        c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+        c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+        c"RDMA_CM_EVENT_USER",
+    ];
+    let name = usize::try_from(event).ok().and_then(|index| NAMES.get(index));
+    name.copied().unwrap_or(c"UNKNOWN EVENT")
+}

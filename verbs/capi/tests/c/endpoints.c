@@ -203,7 +203,7 @@ static void options_do_what_they_say(void)
 	struct sockaddr_in at = own;
 	int on = 1;
 	uint8_t byte = 200;
-	/* Two may have a port that both are ready to share, but only one listens. */
+	/* Two may have a port that both are ready to share; one listens that has it alone. */
 	CLAIM(rdma_create_id(passive, &first, NULL, RDMA_PS_TCP) == 0 && rdma_create_id(passive, &second, NULL, RDMA_PS_TCP) == 0);
 	REFUSES(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, 1), EINVAL);
 	CLAIM(rdma_bind_addr(first, (struct sockaddr *)&at) == 0 && (at.sin_port = rdma_get_src_port(first)));
@@ -211,10 +211,11 @@ static void options_do_what_they_say(void)
 	CLAIM(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)) == 0);
 	CLAIM(rdma_set_option(second, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)) == 0);
 	CLAIM(rdma_bind_addr(first, (struct sockaddr *)&at) == 0 && rdma_bind_addr(second, (struct sockaddr *)&at) == 0);
+	CLAIM(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)) == 0);
+	REFUSES(rdma_listen(first, 1), EADDRINUSE);
+	CLAIM(rdma_destroy_id(second) == 0 && rdma_listen(first, 1) == 0);
 	REFUSES(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), EINVAL);
-	CLAIM(rdma_listen(first, 1) == 0);
-	REFUSES(rdma_listen(second, 1), EADDRINUSE);
-	CLAIM(rdma_destroy_id(second) == 0);
+	REFUSES(rdma_set_option(first, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on)), EINVAL);
 	/* Another port space is another port. */
 	CLAIM(rdma_create_id(passive, &third, NULL, RDMA_PS_UDP) == 0);
 	CLAIM(rdma_bind_addr(third, (struct sockaddr *)&at) == 0 && rdma_destroy_id(third) == 0);
@@ -261,7 +262,7 @@ static struct rdma_cm_id *at_all(int family, uint16_t port, int one_family)
 	if (one_family >= 0)
 		CLAIM(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &one_family, sizeof(one_family)) == 0);
 	if (rdma_bind_addr(id, family == AF_INET ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6)) {
-		CLAIM(errno == EADDRINUSE && rdma_destroy_id(id) == 0);
+		CLAIM(errno == EADDRNOTAVAIL && rdma_destroy_id(id) == 0);
 		return NULL;
 	}
 	return id;
@@ -318,7 +319,8 @@ static void the_first_message_establishes(void)
 	CLAIM(is_quiet(passive));
 	CLAIM(rdma_notify(asked, IBV_EVENT_COMM_EST) == 0);
 	see(passive, asked, RDMA_CM_EVENT_ESTABLISHED, 0);
-	CLAIM(rdma_notify(asked, IBV_EVENT_COMM_EST) == 0);
+	REFUSES(rdma_notify(asked, IBV_EVENT_COMM_EST), EISCONN);
+	REFUSES(rdma_notify(asked, IBV_EVENT_SQ_DRAINED), EINVAL);
 	see(active, asks, RDMA_CM_EVENT_ESTABLISHED, 0);
 	CLAIM(is_quiet(passive));
 	gone(asks);
@@ -338,7 +340,8 @@ static void addresses_are_looked_at(void)
 	/* Where there is IPv6 at all, the route leads to an address that is none of the device's. */
 	if (rdma_resolve_addr(id, NULL, (struct sockaddr *)&other, 100) == 0)
 		see(active, id, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV);
-	/* It may be tried again. */
+	/* Of that version it may be tried again, and of the other by another identifier. */
+	CLAIM(rdma_destroy_id(id) == 0 && rdma_create_id(active, &id, NULL, RDMA_PS_TCP) == 0);
 	far.sin_addr = own.sin_addr;
 	CLAIM(rdma_resolve_addr(id, NULL, (struct sockaddr *)&far, 100) == 0);
 	see(active, id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::hca::Hca;
 use pumice_device::system::interface::interfaces;
+use pumice_device::system::neighbour::{Neighbour, Neighbours};
 use pumice_transport::types::Gid;
 
 use crate::ground::errno::Errno;
@@ -27,7 +28,16 @@ pub(crate) fn own(hca: &Hca, ip: IpAddr) -> Result<GidEntry, Errno> {
     let mut found = interfaces().unwrap_or_default().into_iter();
     let here = found.any(|interface| interface.addresses.iter().any(|(address, _)| *address == ip));
     let errno = Errno(if here { libc::ENODEV } else { libc::EADDRNOTAVAIL });
-    Err(errno.because(|| format!("{ip} is none of the device's addresses: `pumice devices` lists them")))
+    Err(errno.because(|| {
+        if here && !device_has_all_addresses() {
+            return format!(
+                "{ip} is an address of this host, but no device has it: --addr (PUMICE_ADDR) says which \
+                 addresses devices have; without it a device has all, and `--devices 2 --addr A,{ip}` gives a \
+                 second device this one"
+            );
+        }
+        format!("{ip} is none of the device's addresses: `pumice devices` lists them")
+    }))
 }
 
 /// The port of the device that has a GID; the first if none has.
@@ -104,4 +114,13 @@ pub(crate) fn routed_source(peer: SocketAddr) -> Result<IpAddr, Errno> {
     });
     let routed = routed.map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::ENETUNREACH)))?;
     Ok(routed.ip())
+}
+
+/// The host that has to be found before packets can go from an address of the device's to a peer. None: the
+/// peer is this host, or the kernel does not tell.
+pub(crate) fn neighbour_towards(hca: &Hca, source: IpAddr, peer: SocketAddr) -> Option<Neighbour> {
+    if peer.ip().is_loopback() || listed(hca, peer.ip()).is_some() {
+        return None;
+    }
+    Neighbours::new().ok()?.next_hop(source, peer)
 }

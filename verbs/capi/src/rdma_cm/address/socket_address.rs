@@ -46,14 +46,16 @@ impl AddressPointer {
     /// The address as the program wrote it.
     ///
     /// # Errors
-    /// EINVAL: it is null. EAFNOSUPPORT: it is neither an Internet address nor a GID (AF_IB).
+    /// EINVAL: it is null, or neither an Internet address nor a GID (AF_IB).
     pub(crate) fn bytes(self) -> Result<Vec<u8>, Errno> {
         if self.is_null() {
             return Err(INVALID);
         }
         // SAFETY: an address that is not null begins with its family.
         let family = unsafe { (&raw const (*self.0).sa_family).read_unaligned() };
-        let length = length_of(family).ok_or(Errno(libc::EAFNOSUPPORT))?;
+        let length = length_of(family).ok_or_else(|| {
+            INVALID.because(|| format!("address family {family}: addresses are AF_INET, AF_INET6 or AF_IB"))
+        })?;
         // SAFETY: the program's address is as long as its family says.
         Ok(unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), length) }.to_vec())
     }

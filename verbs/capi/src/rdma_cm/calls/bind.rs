@@ -9,7 +9,7 @@ use pumice_transport::cm::BacklogOverflow;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number_of;
 use crate::rdma_cm::address::socket_address::AddressPointer;
-use crate::rdma_cm::id::binding::{bind, reserve};
+use crate::rdma_cm::id::binding::{bind, stop_sharing};
 use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
 use crate::rdma_cm::id::registry::registry;
 use crate::rdma_cm::id::shared::shared_at;
@@ -49,8 +49,7 @@ pub(crate) fn listen(own: &Arc<Id>, backlog: c_int) -> Result<(), Errno> {
         return Err(INVALID.because(|| "only an identifier that is bound, and no more, listens".to_owned()));
     }
     if state.bindings.is_empty() {
-        let mut address = state.local.ok_or(INVALID)?;
-        state.bindings = reserve(own, &mut address, state.options.one_family)?;
+        state.bindings = stop_sharing(own, &state)?;
     }
     let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog));
     let (backlog, overflow) = (backlog.unwrap_or(BACKLOG), BacklogOverflow::Ignore);

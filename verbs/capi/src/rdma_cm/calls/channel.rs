@@ -5,6 +5,7 @@ use std::mem::{self, MaybeUninit};
 
 use crate::ground::abi::{rdma_cm_event, rdma_event_channel};
 use crate::ground::cancellation::blocking;
+use crate::ground::check;
 use crate::ground::errno::INVALID;
 use crate::ground::gate::About;
 use crate::ground::outcome::{TRY_AGAIN, attempt, pointer, value};
@@ -43,7 +44,11 @@ pub(crate) extern "C-unwind" fn rdma_get_cm_event(
         attempt(About::NOTHING, || {
             let event = event.as_deref_mut().ok_or(INVALID)?;
             let channel = channel.channel().ok_or(INVALID)?;
-            event.write(next_event(&channel)?.hand_out());
+            let next = next_event(&channel)?;
+            let of = next.waiter().as_ptr().addr();
+            let pointer = next.hand_out();
+            check::tell(|checker| checker.cm_event_got(of as u64, pointer.addr() as u64));
+            event.write(pointer);
             Ok(0)
         })
     })

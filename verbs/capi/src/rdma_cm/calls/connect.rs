@@ -221,7 +221,8 @@ pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int,
     {
         let mut state = own.state();
         let connection = state.connection.ok_or(INVALID)?;
-        let hca = own.shared()?.hca();
+        let shared = own.shared()?;
+        let hca = shared.hca();
         if state.stage == Stage::Connecting && hca.cm_state(connection) == Some(DeviceState::RepReceived) {
             // What programs call where `rdma_establish` is not known.
             hca.cm_send_rtu(connection, &[])?;
@@ -236,6 +237,8 @@ pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int,
         } else {
             accept_request(own, &mut state, hca, connection, &parameters)?;
         }
+        // From now on its events are the program's; it fails if the peer has gone again.
+        let _ = hca.cm_migrate(connection, state.channel.device(shared.index()));
         state.stage = Stage::Accepted;
     }
     if own.is_datagram() { Ok(0) } else { complete(own) }
@@ -247,9 +250,14 @@ fn accept_service_request(
     connection: CommId,
     parameters: &Parameters<'_>,
 ) -> Result<(), Errno> {
-    let private_data = parameters.private_data.within(SidrRep::PRIVATE_DATA_BYTES)?;
     let (qpn, _) = parameters.queue_pair(id)?;
-    Ok(hca.cm_sidr_reply(connection, &SidrReply::queue_pair(qpn, DATAGRAM_Q_KEY, private_data))?)
+    let answered = parameters.private_data.within(SidrRep::PRIVATE_DATA_BYTES).and_then(|said| {
+        Ok(hca.cm_sidr_reply(connection, &SidrReply::queue_pair(qpn, DATAGRAM_Q_KEY, said))?)
+    });
+    answered.inspect_err(|_| {
+        // The peer is told, as by Linux, unless it has gone.
+        let _ = hca.cm_sidr_reply(connection, &SidrReply::refused(SidrStatus::REJECT, &[]));
+    })
 }
 
 fn accept_request(
@@ -259,25 +267,28 @@ fn accept_request(
     connection: CommId,
     parameters: &Parameters<'_>,
 ) -> Result<(), Errno> {
-    let private_data = parameters.private_data.within(Rep::PRIVATE_DATA_BYTES)?;
     let ((qpn, srq), param) = (parameters.queue_pair(id)?, &parameters.param);
     state.responder_resources = depth(hca, param.responder_resources, state.responder_resources)?;
     state.initiator_depth = depth(hca, param.initiator_depth, state.initiator_depth)?;
     // Data may come as soon as the peer has the answer.
     queue_pair::connect(id, state, Some((state.responder_resources, state.initiator_depth)))?;
-    let params = AcceptParams {
-        responder_resources: state.responder_resources,
-        initiator_depth: state.initiator_depth,
-        flow_control: param.flow_control != 0,
-        rnr_retry_count: param.rnr_retry_count.min(RETRIES),
-        srq,
-        ece: state.local_ece,
-        private_data,
-        ..AcceptParams::new(qpn, state.psn)
-    };
-    hca.cm_accept(connection, &params).map_err(|error| {
+    let accepted = parameters.private_data.within(Rep::PRIVATE_DATA_BYTES).and_then(|private_data| {
+        let params = AcceptParams {
+            responder_resources: state.responder_resources,
+            initiator_depth: state.initiator_depth,
+            flow_control: param.flow_control != 0,
+            rnr_retry_count: param.rnr_retry_count.min(RETRIES),
+            srq,
+            ece: state.local_ece,
+            private_data,
+            ..AcceptParams::new(qpn, state.psn)
+        };
+        Ok(hca.cm_accept(connection, &params)?)
+    });
+    accepted.inspect_err(|_| {
         queue_pair::to_error(id);
-        error.into()
+        // As in Linux: who asked is told that it failed, unless it has gone.
+        let _ = hca.cm_reject(connection, &RejectParams::consumer(&[]));
     })
 }
 
@@ -343,10 +354,15 @@ pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
 pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
     number_of(id.on(), || {
         let own = id.id()?;
-        let connection = own.state().connection;
-        if let (EVENT_COMMUNICATION_ESTABLISHED, Some(connection)) = (event, connection) {
-            own.shared()?.hca().cm_establish(connection)?;
+        let connection = own.state().connection.filter(|_| event == EVENT_COMMUNICATION_ESTABLISHED);
+        let connection = connection.ok_or_else(|| {
+            INVALID.because(|| "only that a connection is established is told so".to_owned())
+        })?;
+        let hca = own.shared()?.hca();
+        if hca.cm_state(connection) == Some(DeviceState::Established) {
+            return Err(Errno(libc::EISCONN).because(|| "the connection is established already".to_owned()));
         }
+        hca.cm_establish(connection)?;
         Ok(0)
     })
 }
@@ -362,6 +378,10 @@ pub(crate) extern "C" fn rdma_disconnect(id: IdPointer) -> c_int {
 pub(crate) fn disconnect(own: &Id) -> Result<c_int, Errno> {
     let (connection, disconnect_reported) = {
         let state = own.state();
+        // As in Linux: one that listens has something to do with the connection manager, and ends nothing.
+        if state.stage == Stage::Listening {
+            return Ok(0);
+        }
         (state.connection, state.disconnect_reported)
     };
     let connection = connection

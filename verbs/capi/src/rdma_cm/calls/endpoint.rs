@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::identifier::destroy;
 use super::resolve::{resolve_address, resolve_route};
@@ -21,6 +22,9 @@ use crate::rdma_cm::id::binding::bind;
 use crate::rdma_cm::id::identifier::{Id, IdPointer};
 use crate::rdma_cm::id::queue_pair::destroy as destroy_queue_pair;
 use crate::rdma_cm::id::removal::tell_identifiers;
+
+/// How long an endpoint looks for the host of its peer, as in rdma-core.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A synchronous identifier, as far on its way as the address says.
 pub(crate) extern "C" fn rdma_create_ep(
@@ -42,7 +46,7 @@ pub(crate) extern "C" fn rdma_create_ep(
             Err(errno) => {
                 destroy_queue_pair(&own);
                 // The call fails for the reason that it has already.
-                let _ = destroy(&own);
+                let _ = destroy(&own, "rdma_create_ep");
                 Err(errno)
             }
         }
@@ -68,7 +72,7 @@ fn prepare(
         state.queue_pair = qp_init_attr.map(|wanted| PassedOn(ibv_qp_init_attr { qp_type, ..*wanted }));
         return Ok(());
     }
-    resolve_address(own, source, AddressPointer::destination_of(info))?;
+    resolve_address(own, source, AddressPointer::destination_of(info), PATIENCE)?;
     match route(info) {
         Some(paths) => path_option::set(own, Some(paths))?,
         None => resolve_route(own)?,
@@ -86,7 +90,7 @@ pub(crate) extern "C" fn rdma_destroy_ep(id: IdPointer) {
         let Ok(own) = id.id() else { return };
         destroy_queue_pair(&own);
         shared_receive_queue::destroy(&own);
-        if destroy(&own).is_ok() {
+        if destroy(&own, "rdma_destroy_ep").is_ok() {
             drop(id.take_back());
         }
     });
@@ -133,7 +137,7 @@ fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
         && let Err(errno) = queue_pair::create(&request, own.c.pd(), &mut wanted)
     {
         drop(event);
-        let _ = destroy(&request);
+        let _ = destroy(&request, "rdma_get_request");
         return Err(errno);
     }
     // The event is the request's from here on.

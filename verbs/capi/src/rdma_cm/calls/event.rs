@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int};
 use crate::ground::abi::rdma_cm_event;
 use crate::ground::errno::INVALID;
 use crate::ground::outcome::{number, number_of};
-use crate::rdma_cm::constants::USER;
-use crate::rdma_cm::events::event::{acknowledge, name};
+use crate::rdma_cm::constants::{USER, event_name};
+use crate::rdma_cm::events::event::acknowledge;
 use crate::rdma_cm::id::channel::EventParameters;
 use crate::rdma_cm::id::identifier::{IdPointer, LocalEvent};
 
@@ -18,7 +18,7 @@ pub(crate) extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
 }
 
 pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
-    name(event).as_ptr()
+    event_name(event).as_ptr()
 }
 
 /// Wakes the threads that wait at the identifier's channel: RDMA_CM_EVENT_USER with this status and number.

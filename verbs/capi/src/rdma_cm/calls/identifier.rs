@@ -9,6 +9,7 @@ use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::{number, number_of};
 use crate::rdma_cm::events::fetch::acknowledge_last;
 use crate::rdma_cm::id::identifier::{Channel, ChannelPointer, Id, IdPointer, Stage};
+use crate::rdma_cm::id::ports;
 use crate::rdma_cm::id::registry::registry;
 use crate::rdma_cm::id::removal::tell_identifiers;
 use crate::rdma_cm::id::shared::shared_at;
@@ -27,21 +28,22 @@ pub(crate) extern "C" fn rdma_create_id(
     })
 }
 
-/// The peer is told that the connection ends. Events that other threads have fetched are waited for a while;
-/// those that are not acknowledged then stay whole until they are.
+/// The peer is told that the connection ends. The call waits until all events that the program has fetched are
+/// acknowledged.
 pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
     number_of(id.about(), || {
-        destroy(&id.id()?)?;
+        destroy(&id.id()?, "rdma_destroy_id")?;
         drop(id.take_back());
         Ok(0)
     })
 }
 
-/// Ends what an identifier does. Its memory stays until the last reference goes.
+/// Ends what an identifier does, and waits until its events are acknowledged; `call`: what waits. Its memory
+/// stays until the last reference goes.
 ///
 /// # Errors
 /// Those of opening the device.
-pub(crate) fn destroy(id: &Arc<Id>) -> Result<(), Errno> {
+pub(crate) fn destroy(id: &Arc<Id>, call: &str) -> Result<(), Errno> {
     let shared = id.shared()?;
     let (connection, bindings) = {
         let mut registry = registry();
@@ -54,6 +56,9 @@ pub(crate) fn destroy(id: &Arc<Id>) -> Result<(), Errno> {
         for listener in std::mem::take(&mut state.listeners) {
             registry.listeners.remove(&listener);
         }
+        if let Some(local) = state.local {
+            ports::release(id.port_space(), id.as_ptr().addr(), local.port());
+        }
         (state.connection.take(), std::mem::take(&mut state.bindings))
     };
     // Both fail for what the device has ended already.
@@ -63,20 +68,26 @@ pub(crate) fn destroy(id: &Arc<Id>) -> Result<(), Errno> {
     for (index, binding) in bindings {
         let _ = shared_at(index)?.hca().cm_unbind(binding);
     }
-    id.unacknowledged().wait_for_others();
-    if id.state().synchronous {
-        acknowledge_last(id);
-    }
+    acknowledge_last(id);
+    id.unacknowledged().wait(call, id.as_ptr().addr());
     Ok(())
 }
 
-/// Moves an identifier and its waiting events to another channel; without one it becomes synchronous.
+/// Moves an identifier and its waiting events to another channel; without one it becomes synchronous. The call
+/// waits until all events that the program has fetched are acknowledged.
 pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
     number_of(id.on(), || {
         let (own, given) = (id.id()?, channel.channel());
-        let synchronous = given.is_none();
+        let (synchronous, was_synchronous) = (given.is_none(), own.state().synchronous);
+        if synchronous && was_synchronous {
+            return Err(INVALID.because(|| "this identifier is synchronous already".to_owned()));
+        }
         let channel = given.map_or_else(Channel::new, Ok)?;
         migrate(&own, channel, synchronous)?;
+        if was_synchronous {
+            acknowledge_last(&own);
+        }
+        own.unacknowledged().wait("rdma_migrate_id", own.as_ptr().addr());
         Ok(0)
     })
 }

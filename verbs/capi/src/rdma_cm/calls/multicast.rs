@@ -17,6 +17,7 @@ use crate::rdma_cm::address::local;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, MULTICAST_ERROR, MULTICAST_JOIN};
 use crate::rdma_cm::events::fetch::complete;
+use crate::rdma_cm::id::acknowledgement::Unacknowledged;
 use crate::rdma_cm::id::channel::EventParameters;
 use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Membership, Stage, State};
 use crate::rdma_cm::id::memberships::detach;
@@ -75,16 +76,16 @@ fn join(own: &Arc<Id>, address: AddressPointer, flags: u32, context: *mut c_void
         let param = rdma_ud_param { private_data: context, ..zeroed() };
         let qp = own.c.qp();
         let attached = (flags != SEND_ONLY && !qp.is_null()).then(|| objects::attach(qp, group));
-        let (event, status, param) = match attached {
-            Some(Err(Errno(errno))) => (MULTICAST_ERROR, -errno, param),
-            _ => {
-                state.memberships.push(Membership { address, group, attached: attached.is_some() });
-                let member =
-                    rdma_ud_param { ah_attr: vector, qp_num: ALL_MEMBERS, qkey: DATAGRAM_Q_KEY, ..param };
-                (MULTICAST_JOIN, 0, member)
-            }
+        let member = rdma_ud_param { ah_attr: vector, qp_num: ALL_MEMBERS, qkey: DATAGRAM_Q_KEY, ..param };
+        let (event, status) = match attached {
+            Some(Err(Errno(errno))) => (MULTICAST_ERROR, -errno),
+            _ => (MULTICAST_JOIN, 0),
         };
-        let parameters = EventParameters::Group(PassedOn(param));
+        // As in Linux, the program leaves a group also if the queue pair could not be attached.
+        let unacknowledged = Arc::<Unacknowledged>::default();
+        let parameters = EventParameters::Group(PassedOn(member), Arc::clone(&unacknowledged));
+        let attached = attached.is_some_and(|attached| attached.is_ok());
+        state.memberships.push(Membership { address, group, attached, unacknowledged });
         state.channel.push(LocalEvent { id: Arc::clone(own), event, status, parameters });
     }
     complete(own)
@@ -127,13 +128,10 @@ pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointe
         if !state.memberships.iter().any(|other| other.attached && other.group == member.group) {
             detach(&own, &member);
         }
-        state.channel.retract(&own, |parameters| is_of_group(parameters, member.group));
+        let is_of_it = |parameters: &EventParameters| matches!(parameters, EventParameters::Group(_, of) if Arc::ptr_eq(of, &member.unacknowledged));
+        state.channel.retract(&own, is_of_it);
+        drop(state);
+        member.unacknowledged.wait("rdma_leave_multicast", own.as_ptr().addr());
         Ok(0)
     })
-}
-
-/// Whether an event is one of joining a group.
-fn is_of_group(parameters: &EventParameters, group: Gid) -> bool {
-    let EventParameters::Group(PassedOn(param)) = parameters else { return false };
-    param.ah_attr.grh.dgid.raw == group.0
 }

@@ -12,6 +12,7 @@ use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number_of;
 use crate::ground::plain::Plain as _;
 use crate::rdma_cm::constants::{ACK_TIMEOUT, LEVEL_ID, ONE_FAMILY, REUSE_ADDRESS, TYPE_OF_SERVICE};
+use crate::rdma_cm::id::binding::share_anew;
 use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage};
 
 pub(crate) extern "C" fn rdma_set_option(
@@ -58,11 +59,18 @@ pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), E
         TYPE_OF_SERVICE => state.options.type_of_service = value as u8,
         ACK_TIMEOUT if value > 31 => return Err(INVALID),
         ACK_TIMEOUT => state.options.ack_timeout = (value != 0).then_some(value as u8),
-        _ if state.stage != Stage::Idle => {
-            return Err(INVALID.because(|| format!("option {option} is set before the address")));
+        // As in Linux: a port may be shared until it is listened at, and families count until there is a peer.
+        REUSE_ADDRESS if state.stage == Stage::Idle || value != 0 && state.stage != Stage::Listening => {
+            state.options.reuse_address = value != 0;
+            return share_anew(own, &mut state);
         }
-        REUSE_ADDRESS => state.options.reuse_address = value != 0,
-        _ => state.options.one_family = Some(value != 0),
+        ONE_FAMILY if matches!(state.stage, Stage::Idle | Stage::Bound) => {
+            state.options.one_family = Some(value != 0);
+            return share_anew(own, &mut state);
+        }
+        _ => {
+            return Err(INVALID.because(|| format!("option {option} is set before the address is used")));
+        }
     }
     Ok(())
 }

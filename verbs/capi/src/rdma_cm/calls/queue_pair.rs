@@ -25,8 +25,15 @@ pub(crate) extern "C" fn rdma_init_qp_attr(
 ) -> c_int {
     number_of(id.on(), || {
         let (own, attr, mask) = (id.id()?, qp_attr.ok_or(INVALID)?, qp_attr_mask.ok_or(INVALID)?);
-        let (filled, needed) = attributes(&own, &own.state(), attr.qp_state)?;
-        *attr = filled;
+        let wanted = attr.qp_state;
+        let state = own.state();
+        // As in Linux, which looks at nothing else as long as there is no connection, and for datagrams.
+        let unconnected = state.connection.is_none() || own.is_datagram();
+        if unconnected && own.c.verbs().is_null() {
+            return Err(INVALID.because(|| "this identifier has no device yet".to_owned()));
+        }
+        let (filled, needed) = attributes(&own, &state, if unconnected { INIT } else { wanted })?;
+        *attr = ibv_qp_attr { qp_state: wanted, ..filled };
         *mask = needed.bits() as c_int;
         Ok(0)
     })

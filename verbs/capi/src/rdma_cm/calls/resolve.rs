@@ -1,9 +1,10 @@
 //! From a peer's address to a path. In RoCE no subnet administration is asked: the routing table tells the
-//! source address, and the path follows from both.
+//! source address, the neighbour table whether the first host on the way is there, and the path follows.
 
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pumice_transport::cm::{CmPath, MadRoute};
 
@@ -11,19 +12,22 @@ use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number_of;
 use crate::rdma_cm::address::local;
 use crate::rdma_cm::address::socket_address::AddressPointer;
-use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED, HOP_LIMIT, ROUTE_RESOLVED};
+use crate::rdma_cm::constants::{HOP_LIMIT, ROUTE_RESOLVED};
 use crate::rdma_cm::events::fetch::complete;
 use crate::rdma_cm::id::binding::{bind, ephemeral_port};
 use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Stage, State};
+use crate::rdma_cm::id::neighbours::{Way, no_way, take_when_found};
 use crate::rdma_cm::id::shared::{shared_towards, shared_with};
 
 pub(crate) extern "C" fn rdma_resolve_addr(
     id: IdPointer,
     src_addr: AddressPointer,
     dst_addr: AddressPointer,
-    _timeout_ms: c_int,
+    timeout_ms: c_int,
 ) -> c_int {
-    number_of(id.on(), || resolve_address(&id.id()?, src_addr, dst_addr))
+    // As to the kernel, less than nothing is very long.
+    let limit = Duration::from_millis(u64::from(timeout_ms as u32));
+    number_of(id.on(), || resolve_address(&id.id()?, src_addr, dst_addr, limit))
 }
 
 /// `rdma_resolve_addr`, with its event if the identifier is synchronous.
@@ -34,15 +38,17 @@ pub(crate) fn resolve_address(
     own: &Arc<Id>,
     source: AddressPointer,
     peer: AddressPointer,
+    limit: Duration,
 ) -> Result<c_int, Errno> {
     let by_gid = peer.is_gid();
     let peer = peer.parse()?;
     let source = if source.is_null() { None } else { Some(source.parse()?) };
-    find_path(own, source, peer, by_gid)?;
+    find_path(own, source, peer, by_gid, Some(limit))?;
     complete(own)
 }
 
 /// Finds the path to a peer, and queues the event of it. `by_gid`: the program writes the address as a GID.
+/// `limit`: how long the peer's host may be looked for; none: it is not.
 ///
 /// # Errors
 /// EINVAL: the identifier has a peer, or listens. ENETUNREACH and others: there is no way to the peer.
@@ -51,6 +57,7 @@ pub(crate) fn find_path(
     source: Option<SocketAddr>,
     mut peer: SocketAddr,
     by_gid: bool,
+    limit: Option<Duration>,
 ) -> Result<(), Errno> {
     // As for sockets and in Linux: any address of a peer is this host's.
     if peer.ip().is_unspecified() {
@@ -66,16 +73,19 @@ pub(crate) fn find_path(
     if !matches!(state.stage, Stage::Idle | Stage::Bound) {
         return Err(INVALID.because(|| "this identifier has a peer already, or listens".to_owned()));
     }
-    let (event, status) = match resolve(own, &mut state, peer) {
-        Ok(()) => (ADDR_RESOLVED, 0),
-        Err(Errno(libc::ENODEV)) => (ADDR_ERROR, -libc::ENODEV),
-        Err(other) => return Err(other),
-    };
-    state.channel.push(LocalEvent::new(Arc::clone(own), event, status));
+    if let Some(local) = state.local.filter(|local| local.is_ipv4() != peer.is_ipv4()) {
+        return Err(INVALID.because(|| format!("{} and {peer} are of different IP versions", local.ip())));
+    }
+    match (way_to(&state, peer), limit) {
+        (Ok(way), Some(limit)) => take_when_found(own, &mut state, way, limit),
+        (Ok(way), None) => way.take(own, &mut state),
+        (Err(Errno(libc::ENODEV)), _) => no_way(own, &mut state, peer, -libc::ENODEV),
+        (Err(other), _) => return Err(other),
+    }
     Ok(())
 }
 
-fn resolve(id: &Id, state: &mut State, peer: SocketAddr) -> Result<(), Errno> {
+fn way_to(state: &State, peer: SocketAddr) -> Result<Way, Errno> {
     let bound = state.local.filter(|local| !local.ip().is_unspecified());
     let shared = match bound {
         Some(address) => shared_with(address.ip())?,
@@ -92,8 +102,6 @@ fn resolve(id: &Id, state: &mut State, peer: SocketAddr) -> Result<(), Errno> {
     }
     let port = state.local.map_or_else(ephemeral_port, |local| local.port());
     let shown = bound.map_or_else(|| local::shown_source(hca, &entry, peer.ip()), |local| local.ip());
-    state.local = Some(SocketAddr::new(shown, port));
-    state.remote = Some(peer);
     let route = MadRoute {
         local: entry.gid,
         remote,
@@ -101,11 +109,14 @@ fn resolve(id: &Id, state: &mut State, peer: SocketAddr) -> Result<(), Errno> {
         hop_limit: HOP_LIMIT,
         flow_label: flow_label(port, peer.port()),
     };
-    state.path = Some(CmPath::new(route, entry.mtu.min(hca.active_mtu_of(entry.port_num))));
-    state.stage = Stage::AddressResolved;
-    id.attach(shared, entry.port_num);
-    id.show_addresses(state);
-    Ok(())
+    Ok(Way {
+        device: shared.index(),
+        port_num: entry.port_num,
+        local: SocketAddr::new(shown, port),
+        remote: peer,
+        path: CmPath::new(route, entry.mtu.min(hca.active_mtu_of(entry.port_num))),
+        neighbour: local::neighbour_towards(hca, entry.ip, peer),
+    })
 }
 
 /// Spreads connections over paths, as Linux does: 20 bits of both ports.

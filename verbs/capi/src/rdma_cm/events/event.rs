@@ -1,19 +1,19 @@
 //! Events as programs get them.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 use std::ptr;
 use std::sync::Arc;
 
 use pumice_device::settings::Log;
 
 use crate::ground::abi::{rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
+use crate::ground::check;
 use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out, live, take_back};
+use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out_shared, live, show, take_back};
 use crate::ground::log::{logs, print_step};
 use crate::ground::plain::PassedOn;
-use crate::ground::process::Thread;
 use crate::ground::zeroed::zeroed;
-use crate::rdma_cm::constants::CONNECT_REQUEST;
+use crate::rdma_cm::constants::{CONNECT_REQUEST, event_name};
 use crate::rdma_cm::id::acknowledgement::Unacknowledged;
 use crate::rdma_cm::id::channel::EventParameters;
 use crate::rdma_cm::id::identifier::{Id, LocalEvent};
@@ -29,8 +29,32 @@ pub(crate) struct Event {
     id: Arc<Id>,
     /// The listener that a request came to.
     listener: Option<Arc<Id>>,
-    private_data: Box<[u8]>,
-    fetched_by: Option<Thread>,
+    private_data: PrivateData,
+    /// Of joining a group: the count of the membership, which leaving waits for.
+    membership: Option<Arc<Unacknowledged>>,
+    fetched: bool,
+}
+
+/// What the peer said, in the event itself as in rdma-core: a program that reads it after it acknowledged the
+/// event finds it as long as the memory of the event stays, which the register decides.
+struct PrivateData {
+    bytes: [u8; PrivateData::MOST_BYTES],
+    length: u8,
+}
+
+impl PrivateData {
+    /// No message has room for more.
+    const MOST_BYTES: usize = u8::MAX as usize;
+
+    fn new(said: &[u8]) -> PrivateData {
+        let mut bytes = [0; PrivateData::MOST_BYTES];
+        bytes.iter_mut().zip(said).for_each(|(place, byte)| *place = *byte);
+        PrivateData { bytes, length: said.len().min(PrivateData::MOST_BYTES) as u8 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length.into()).unwrap_or_default()
+    }
 }
 
 // SAFETY: the first field is the C structure.
@@ -82,19 +106,20 @@ impl Event {
         private_data: &[u8],
     ) -> Event {
         if logs(Log::Debug) {
-            let name = name(event as c_int).to_string_lossy();
+            let name = event_name(event as c_int).to_string_lossy();
             print_step(&format!("cm id {:p}  {name}  status {status}", id.as_ptr()));
         }
-        let private_data: Box<[u8]> = private_data.into();
+        let private_data = PrivateData::new(private_data);
+        let membership = parameters.membership();
         let c = rdma_cm_event {
             id: id.as_ptr(),
             listen_id: listener.as_ref().map_or(ptr::null_mut(), |listener| listener.as_ptr()),
             event,
             status,
-            param: c_parameters(parameters, &private_data),
+            param: c_parameters(parameters, private_data.length),
         };
         let id = Arc::clone(id);
-        Event { c: Shown::new(c), event, status, id, listener, private_data, fetched_by: None }
+        Event { c: Shown::new(c), event, status, id, listener, private_data, membership, fetched: false }
     }
 
     /// Its `RDMA_CM_EVENT_*`, and 0 or a negative errno or the peer's reason.
@@ -109,13 +134,13 @@ impl Event {
 
     /// The peer's private data.
     pub(crate) fn private_data(&self) -> &[u8] {
-        &self.private_data
+        self.private_data.bytes()
     }
 
-    /// A program's thread has it from now on, until it is acknowledged.
-    pub(crate) fn fetched(mut self, by: Thread) -> Event {
-        self.unacknowledged().fetched(by);
-        self.fetched_by = Some(by);
+    /// A program has it from now on, until it is acknowledged.
+    pub(crate) fn fetched(mut self) -> Event {
+        self.counts().for_each(|count| count.fetched(self.event));
+        self.fetched = true;
         self
     }
 
@@ -125,19 +150,30 @@ impl Event {
         if self.event == CONNECT_REQUEST {
             let _ = self.id.hand_out();
         }
-        hand_out(self)
+        let event = Arc::new(self);
+        if event.private_data.length > 0 {
+            let said = event.private_data.bytes.as_ptr().cast();
+            // The pointer is at the same place for connections and datagrams.
+            show!(event.c, param.conn.private_data = said);
+        }
+        hand_out_shared(&event)
     }
 
-    /// The count of the identifier that waits for the acknowledgement: that of a request is its listener.
-    fn unacknowledged(&self) -> &Unacknowledged {
-        self.listener.as_ref().unwrap_or(&self.id).unacknowledged()
+    /// The identifier that waits for the acknowledgement: that of a request is its listener.
+    pub(crate) fn waiter(&self) -> &Arc<Id> {
+        self.listener.as_ref().unwrap_or(&self.id)
+    }
+
+    /// The counts of what waits for the acknowledgement.
+    fn counts(&self) -> impl Iterator<Item = &Unacknowledged> {
+        std::iter::once(self.waiter().unacknowledged()).chain(self.membership.as_deref())
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if let Some(thread) = self.fetched_by {
-            self.unacknowledged().acknowledged(thread);
+        if self.fetched {
+            self.counts().for_each(|count| count.acknowledged(self.event));
         }
     }
 }
@@ -148,26 +184,24 @@ impl Drop for Event {
 /// EINVAL: it is null. ENOENT: there is no such event (any more).
 pub(crate) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), Errno> {
     live::<Event>(event)?;
+    check::tell(|checker| checker.cm_event_acknowledged(event.addr() as u64));
     take_back::<Event>(event);
     Ok(())
 }
 
-/// The parameters in their C form, which points at the private data.
-fn c_parameters(parameters: EventParameters, private_data: &[u8]) -> rdma_event_param {
-    let data = if private_data.is_empty() { ptr::null() } else { private_data.as_ptr().cast() };
-    // No message has room for more than 255.
-    let length = private_data.len().min(255) as u8;
+/// The parameters in their C form, with so much private data, to which the pointer is still missing.
+fn c_parameters(parameters: EventParameters, length: u8) -> rdma_event_param {
     // The longest of the union first, so that no byte of it is left as it was.
     let mut c = rdma_event_param { ud: zeroed() };
     match parameters {
         EventParameters::None => {}
         EventParameters::Connection(PassedOn(param)) => {
-            c.conn = rdma_conn_param { private_data: data, private_data_len: length, ..param };
+            c.conn = rdma_conn_param { private_data: ptr::null(), private_data_len: length, ..param };
         }
         EventParameters::Datagram(PassedOn(param)) => {
-            c.ud = rdma_ud_param { private_data: data, private_data_len: length, ..param };
+            c.ud = rdma_ud_param { private_data: ptr::null(), private_data_len: length, ..param };
         }
-        EventParameters::Group(PassedOn(param)) => c.ud = param,
+        EventParameters::Group(PassedOn(param), _) => c.ud = param,
         EventParameters::Number(number) => c.arg = number,
     }
     c
@@ -181,31 +215,4 @@ pub(crate) const fn of_connection(param: rdma_conn_param) -> EventParameters {
 /// Parameters of datagrams.
 pub(crate) const fn of_datagrams(param: rdma_ud_param) -> EventParameters {
     EventParameters::Datagram(PassedOn(param))
-}
-
-/// The name of a `RDMA_CM_EVENT_*`.
-pub(crate) fn name(event: c_int) -> &'static CStr {
-    const NAMES: [&CStr; 19] = [
-        c"RDMA_CM_EVENT_ADDR_RESOLVED",
-        c"RDMA_CM_EVENT_ADDR_ERROR",
-        c"RDMA_CM_EVENT_ROUTE_RESOLVED",
-        c"RDMA_CM_EVENT_ROUTE_ERROR",
-        c"RDMA_CM_EVENT_CONNECT_REQUEST",
-        c"RDMA_CM_EVENT_CONNECT_RESPONSE",
-        c"RDMA_CM_EVENT_CONNECT_ERROR",
-        c"RDMA_CM_EVENT_UNREACHABLE",
-        c"RDMA_CM_EVENT_REJECTED",
-        c"RDMA_CM_EVENT_ESTABLISHED",
-        c"RDMA_CM_EVENT_DISCONNECTED",
-        c"RDMA_CM_EVENT_DEVICE_REMOVAL",
-        c"RDMA_CM_EVENT_MULTICAST_JOIN",
-        c"RDMA_CM_EVENT_MULTICAST_ERROR",
-        c"RDMA_CM_EVENT_ADDR_CHANGE",
-        c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
-        c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
-        c"RDMA_CM_EVENT_ADDRINFO_ERROR",
-        c"RDMA_CM_EVENT_USER",
-    ];
-    let name = usize::try_from(event).ok().and_then(|index| NAMES.get(index));
-    name.copied().unwrap_or(c"UNKNOWN EVENT")
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::event::{Event, acknowledge};
 use super::translation::translate;
 use crate::ground::errno::Errno;
-use crate::ground::process::own_thread;
 use crate::rdma_cm::constants::REJECTED;
 use crate::rdma_cm::id::identifier::{Channel, Id};
 use crate::rdma_cm::id::registry::registry;
@@ -45,7 +44,7 @@ pub(crate) fn next_event(channel: &Channel) -> Result<Event, Errno> {
         let waits = taken.is_none() && !channel.is_nonblocking();
         channel.reader.is_at(waits);
         match taken {
-            Some(taken) => return Ok(taken.fetched(own_thread())),
+            Some(taken) => return Ok(taken.fetched()),
             None if waits => channel.sleep()?,
             None => return Err(Errno(libc::EAGAIN)),
         }

@@ -58,12 +58,13 @@ fn connection_event(hca: &Hca, id: &Arc<Id>, event: DeviceEvent) -> Option<Event
             plain(UNREACHABLE, -libc::ETIMEDOUT)
         }
         DeviceEvent::DisconnectRequest { .. } | DeviceEvent::Disconnected { .. } => {
+            let unanswered = matches!(event, DeviceEvent::Disconnected { answered: false, .. });
             let mut state = id.state();
             if std::mem::replace(&mut state.disconnect_reported, true) {
                 return None;
             }
             state.stage = Stage::Ended;
-            plain(DISCONNECTED, 0)
+            plain(DISCONNECTED, if unanswered { -libc::ETIMEDOUT } else { 0 })
         }
         DeviceEvent::TimewaitExit { .. } => plain(TIMEWAIT_EXIT, 0),
         DeviceEvent::SidrResolved { reply, .. } => Some(resolved(hca, id, &reply)),
@@ -108,6 +109,8 @@ fn identifier_of_request(
             let mtu = hca.cm_qp_parameters(event.connection).map_or(Mtu::Mtu1024, |qp| qp.path_mtu);
             let path = CmPath::new(event.route, mtu);
             state.path = Some(path);
+            // Until it is accepted.
+            let _ = hca.cm_migrate(event.connection, shared.unaccepted());
             id.attach(shared, local::port_of(hca, event.route.local));
             id.show_addresses(&state);
             id.show_path(&path);

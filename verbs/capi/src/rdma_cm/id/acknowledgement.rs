@@ -1,43 +1,77 @@
-//! Threads that have fetched events: `rdma_destroy_id` waits for the events that other threads have not
-//! acknowledged yet, and a channel is not destroyed while a thread sleeps in it.
+//! Events that programs have fetched: destroying an identifier, leaving a group and moving an identifier wait
+//! until they are acknowledged, and a channel is not destroyed while a thread sleeps in it.
 
 use std::time::{Duration, Instant};
 
 use pumice_device::ground::awaited::Awaited;
+use pumice_device::settings::Log;
 
+use crate::ground::check;
+use crate::ground::log::log_at;
 use crate::ground::process::{Thread, is_alive, own_thread};
+use crate::rdma_cm::constants::{EVENT_KINDS, event_name};
 
-/// Events of an identifier that were fetched and not acknowledged yet, by the threads that fetched them.
+/// Events, of an identifier or of its membership in a group, that the program has fetched and not
+/// acknowledged: how many of each `RDMA_CM_EVENT_*`.
 #[derive(Default)]
 pub(crate) struct Unacknowledged {
-    fetched_by: Awaited<Vec<Thread>>,
+    left: Awaited<[u32; EVENT_KINDS]>,
 }
 
 impl Unacknowledged {
-    /// How long `rdma_destroy_id` waits. rdma-core waits for ever, but not every program acknowledges what it
-    /// has fetched.
-    const TIMEOUT: Duration = Duration::from_secs(1);
+    /// When the checker is told that a call waits, and how much later the log.
+    const UNTIL_FOUND: Duration = Duration::from_secs(1);
+    const UNTIL_SAID: Duration = Duration::from_secs(1);
 
-    pub(crate) fn fetched(&self, by: Thread) {
-        self.fetched_by.change(|threads| threads.push(by));
+    pub(crate) fn fetched(&self, event: u32) {
+        self.change(event, |count| count.saturating_add(1));
     }
 
-    pub(crate) fn acknowledged(&self, fetched_by: Thread) {
-        self.fetched_by.change(|threads| {
-            if let Some(index) = threads.iter().position(|thread| *thread == fetched_by) {
-                threads.swap_remove(index);
+    pub(crate) fn acknowledged(&self, event: u32) {
+        self.change(event, |count| count.saturating_sub(1));
+    }
+
+    fn change(&self, event: u32, change: impl FnOnce(u32) -> u32) {
+        self.left.change(|left| {
+            if let Some(count) = left.get_mut(event as usize) {
+                *count = change(*count);
             }
         });
     }
 
-    /// Waits until all is acknowledged that other threads have fetched. The calling thread cannot acknowledge
-    /// its own events meanwhile.
-    pub(crate) fn wait_for_others(&self) {
-        let own = own_thread();
-        self.fetched_by.wait_for(Unacknowledged::TIMEOUT, |threads| {
-            threads.iter().all(|thread| *thread == own || !is_alive(*thread))
+    /// Waits, for ever if need be, until all are acknowledged, as rdma-core does: a thread of the program may
+    /// still look at one. After a while it says so. `call`: what waits; `id`: the address of the identifier.
+    ///
+    /// No lock may be held.
+    pub(crate) fn wait(&self, call: &str, id: usize) {
+        let all = |left: &[u32; EVENT_KINDS]| left.iter().all(|count| *count == 0);
+        if self.left.wait_for(Unacknowledged::UNTIL_FOUND, all) {
+            return;
+        }
+        let names = self.left.look(named);
+        check::tell(|checker| checker.waits_for_cm_acknowledgements(id as u64, &names));
+        if self.left.wait_for(Unacknowledged::UNTIL_SAID, all) {
+            return;
+        }
+        let names = self.left.look(named);
+        log_at(Log::Error, || {
+            format!(
+                "{call} waits, as librdmacm's does, until the program has called rdma_ack_cm_event for what \
+                 rdma_get_cm_event gave it of identifier {id:#x}: {names}"
+            )
         });
+        self.left.wait(all);
     }
+}
+
+/// As in "RDMA_CM_EVENT_ESTABLISHED, 2 of RDMA_CM_EVENT_CONNECT_REQUEST".
+fn named(left: &[u32; EVENT_KINDS]) -> String {
+    let some = left.iter().zip(0..).filter(|(count, _)| **count > 0);
+    let words = some.map(|(count, event)| match (count, event_name(event).to_string_lossy()) {
+        (1, name) => name.into_owned(),
+        (count, name) => format!("{count} of {name}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// The thread that fetches a channel's events.
@@ -83,29 +117,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_events_are_not_waited_for_and_those_of_others_are() {
+    fn waiting_ends_with_the_last_acknowledgement() {
         let unacknowledged = Arc::new(Unacknowledged::default());
-        unacknowledged.fetched(own_thread());
-        unacknowledged.wait_for_others();
-        let (fetched, was_fetched) = mpsc::channel();
-        let (go_on, may_go_on) = mpsc::channel();
-        let other = thread::spawn({
+        unacknowledged.wait("rdma_destroy_id", 1);
+        [9, 4, 4].map(|event| unacknowledged.fetched(event));
+        assert_eq!(
+            unacknowledged.left.look(named),
+            "2 of RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_ESTABLISHED"
+        );
+        let (done, is_done) = mpsc::channel();
+        let waiter = thread::spawn({
             let unacknowledged = Arc::clone(&unacknowledged);
             move || {
-                unacknowledged.fetched(own_thread());
-                fetched.send(()).unwrap();
-                may_go_on.recv().unwrap();
-                unacknowledged.acknowledged(own_thread());
+                unacknowledged.wait("rdma_destroy_id", 1);
+                done.send(unacknowledged.left.look(|left| left.iter().sum::<u32>())).unwrap();
             }
         });
-        was_fetched.recv().unwrap();
-        go_on.send(()).unwrap();
-        unacknowledged.wait_for_others();
-        assert_eq!(unacknowledged.fetched_by.look(Vec::len), 1, "the own one");
-        other.join().unwrap();
-        // A thread that is gone acknowledges nothing any more.
-        unacknowledged.fetched(Thread::MAX);
-        unacknowledged.wait_for_others();
+        unacknowledged.acknowledged(4);
+        unacknowledged.acknowledged(9);
+        // The waiter cannot be through: one event is open.
+        assert!(is_done.try_recv().is_err());
+        unacknowledged.acknowledged(4);
+        assert_eq!(is_done.recv().unwrap(), 0);
+        waiter.join().unwrap();
+        unacknowledged.acknowledged(4);
+        unacknowledged.fetched(u32::MAX);
+        unacknowledged.wait("rdma_destroy_id", 1);
     }
 
     #[test]

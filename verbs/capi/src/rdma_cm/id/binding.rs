@@ -1,19 +1,24 @@
 //! Addresses and ports of identifiers.
 
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
+use pumice_device::system::capability::may_bind_low_ports;
 use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 
 use super::identifier::{Id, Stage, State};
-use super::shared::{Shared, all, random, shared_with};
+use super::ports::{self, Owner};
+use super::shared::{Shared, all, random, shared_at, shared_with};
 use crate::ground::errno::{Errno, INVALID};
 use crate::rdma_cm::address::local;
 
 /// Ports for identifiers whose program names none.
 const EPHEMERAL: std::ops::Range<u16> = 32768..61000;
+/// The first port that every program may have.
+const FIRST_OF_ALL: u16 = 1024;
 
 /// Gives an identifier an address, and a port if it names none.
 pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> Result<(), Errno> {
@@ -28,10 +33,7 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     // address.
     let own = if address.ip().is_unspecified() { None } else { Some(local::own(hca, address.ip())?) };
     let own = own.filter(|entry| entry.ip == address.ip());
-    // An address that others may use as well is reserved only when the identifier listens.
-    if !(state.options.reuse_address && address.port() != 0) {
-        state.bindings = reserve(id, &mut address, state.options.one_family)?;
-    }
+    state.bindings = claim(id, state, &mut address)?;
     state.local = Some(address);
     state.stage = Stage::Bound;
     id.show_addresses(state);
@@ -41,24 +43,110 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     Ok(())
 }
 
+/// Has the identifier get the port of an address, or one that is free if that is 0, in this process and on the
+/// devices.
+fn claim(id: &Arc<Id>, state: &State, address: &mut SocketAddr) -> Result<Vec<(usize, BindingId)>, Errno> {
+    let (space, options) = (id.port_space(), &state.options);
+    if (1..FIRST_OF_ALL).contains(&address.port()) && !may_bind_low_ports() {
+        let port = address.port();
+        return Err(Errno(libc::EACCES).because(|| {
+            format!("port {port}: those below 1024 need the capability CAP_NET_BIND_SERVICE, as on Linux")
+        }));
+    }
+    let shares = options.reuse_address && address.port() != 0;
+    let owner = |address: SocketAddr| Owner {
+        id: id.as_ptr().addr(),
+        address,
+        one_family: is_of_one_family(address, options.one_family),
+        reuses: options.reuse_address,
+    };
+    let chosen = address.port() != 0;
+    if chosen {
+        ports::claim(space, owner(*address))?;
+    }
+    let port = address.port();
+    let bindings = reserve(id, address, options.one_family)
+        .inspect_err(|_| ports::release(space, id.as_ptr().addr(), port))?;
+    if !chosen && let Err(errno) = ports::claim(space, owner(*address)) {
+        // Another thread was quicker.
+        let _ = release_on_devices(bindings);
+        return Err(errno);
+    }
+    if !shares {
+        return Ok(bindings);
+    }
+    // No other process has it. It is reserved when the identifier listens; until then others of this process
+    // may have it as well.
+    release_on_devices(bindings)?;
+    Ok(Vec::new())
+}
+
+/// # Errors
+/// Those of the devices.
+fn release_on_devices(bindings: Vec<(usize, BindingId)>) -> Result<(), Errno> {
+    for (index, binding) in bindings {
+        shared_at(index)?.hca().cm_unbind(binding)?;
+    }
+    Ok(())
+}
+
+/// A bound identifier says anew how it shares its port: it is reserved again when the identifier listens.
+///
+/// # Errors
+/// Those of the devices.
+pub(crate) fn share_anew(id: &Id, state: &mut State) -> Result<(), Errno> {
+    let Some(local) = state.local else { return Ok(()) };
+    let options = &state.options;
+    let (one_family, reuses) = (is_of_one_family(local, options.one_family), options.reuse_address);
+    ports::change(id.port_space(), id.as_ptr().addr(), local.port(), |own| {
+        (own.one_family, own.reuses) = (one_family, reuses);
+    });
+    release_on_devices(mem::take(&mut state.bindings))
+}
+
+/// Reserves the port that a bound identifier shared with others until now: it is about to listen.
+///
+/// # Errors
+/// Another identifier has it still.
+pub(crate) fn stop_sharing(id: &Id, state: &State) -> Result<Vec<(usize, BindingId)>, Errno> {
+    let mut address = state.local.ok_or(INVALID)?;
+    ports::stop_sharing(id.port_space(), id.as_ptr().addr(), address.port())?;
+    reserve(id, &mut address, state.options.one_family)
+}
+
 /// Where the service of an address is offered. As with sockets, `::` means the addresses of both families,
 /// unless the program or the host wants otherwise.
 fn place(address: IpAddr, one_family: Option<bool>) -> Place {
     if !address.is_unspecified() {
         return Place::At(address.into());
     }
+    match address {
+        _ if !is_of_one_family(SocketAddr::new(address, 0), one_family) => Place::Everywhere,
+        IpAddr::V4(_) => Place::Ipv4,
+        IpAddr::V6(_) => Place::Ipv6,
+    }
+}
+
+/// Whether an identifier of an address is in the way of its own family only; `chosen`: by the program.
+fn is_of_one_family(address: SocketAddr, chosen: Option<bool>) -> bool {
     let host_wants_one =
         || std::fs::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|set| set.starts_with(b"1"));
-    match address {
-        IpAddr::V4(_) if one_family.unwrap_or(true) => Place::Ipv4,
-        IpAddr::V6(_) if one_family.unwrap_or_else(host_wants_one) => Place::Ipv6,
-        _ => Place::Everywhere,
+    chosen.unwrap_or_else(|| address.is_ipv4() || host_wants_one())
+}
+
+/// The errno when another process has the port: as in Linux, an address is in use, and all addresses together are
+/// not available.
+fn taken(address: &SocketAddr, error: ConnectionError) -> Errno {
+    let in_use = Errno::from(error);
+    match in_use {
+        Errno(libc::EADDRINUSE) if address.ip().is_unspecified() => Errno(libc::EADDRNOTAVAIL),
+        other => other,
     }
 }
 
 /// Binds the service of an address, on the device that has the address, or on all devices; chooses the port
 /// if that is 0. What is bound, with the place of the device.
-pub(crate) fn reserve(
+fn reserve(
     id: &Id,
     address: &mut SocketAddr,
     one_family: Option<bool>,
@@ -69,11 +157,14 @@ pub(crate) fn reserve(
     let devices =
         if address.ip().is_unspecified() { all()? } else { std::slice::from_ref(shared_with(address.ip())?) };
     if address.port() != 0 {
-        return Ok(bind_on(devices, &entry(address.port()))?);
+        return bind_on(devices, &entry(address.port())).map_err(|error| taken(address, error));
     }
     let (first, count) = (ephemeral_port() - EPHEMERAL.start, EPHEMERAL.len() as u16);
     for step in 0..count {
         let port = EPHEMERAL.start + (first + step) % count;
+        if !ports::is_unused(space, port) {
+            continue;
+        }
         match bind_on(devices, &entry(port)) {
             Ok(bindings) => {
                 address.set_port(port);

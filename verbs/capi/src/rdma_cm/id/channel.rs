@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use pumice_device::gsi::CmChannel;
 
-use super::acknowledgement::Reader;
+use super::acknowledgement::{Reader, Unacknowledged};
 use crate::ground::abi::{rdma_conn_param, rdma_event_channel, rdma_ud_param};
 use crate::ground::cancellation::{RESTART, attempt_ends};
 use crate::ground::errno::Errno;
@@ -56,10 +56,20 @@ pub(crate) enum EventParameters {
     Connection(PassedOn<rdma_conn_param>),
     /// Of datagrams.
     Datagram(PassedOn<rdma_ud_param>),
-    /// Of a multicast group; the private data is the program's own pointer.
-    Group(PassedOn<rdma_ud_param>),
+    /// Of a multicast group, with the count of the membership; the private data is the program's own pointer.
+    Group(PassedOn<rdma_ud_param>, Arc<Unacknowledged>),
     /// A number of the program's.
     Number(u64),
+}
+
+impl EventParameters {
+    /// Of joining a group: the count of the membership.
+    pub(crate) fn membership(&self) -> Option<Arc<Unacknowledged>> {
+        match self {
+            EventParameters::Group(_, membership) => Some(Arc::clone(membership)),
+            _ => None,
+        }
+    }
 }
 
 /// A program's pointer to a channel of identifiers `I`, as a call gets it: null, or a channel that is not

@@ -94,6 +94,8 @@ pub(crate) enum Stage {
     Idle,
     /// It has an address.
     Bound,
+    /// It looks for the host of a peer.
+    Resolving,
     /// It has a peer's address.
     AddressResolved,
     /// It has a path.
@@ -163,6 +165,8 @@ pub(crate) struct Membership {
     pub(crate) group: Gid,
     /// A queue pair was attached.
     pub(crate) attached: bool,
+    /// Events of it that the program has fetched and not acknowledged.
+    pub(crate) unacknowledged: Arc<Unacknowledged>,
 }
 
 impl Id {
@@ -342,7 +346,8 @@ impl Id {
     /// Those of opening the device.
     pub(crate) fn migrate(self: &Arc<Id>, channel: Arc<Channel>, synchronous: bool) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(connection) = state.connection {
+        // Those of a request that is not accepted are nowhere.
+        if let Some(connection) = state.connection.filter(|_| state.stage != Stage::Requested) {
             let own = self.shared()?;
             // One that is over on the device has no events to move.
             let _ = own.hca().cm_migrate(connection, channel.device(own.index()));

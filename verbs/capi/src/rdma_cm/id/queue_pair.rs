@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use pumice_device::hca::Hca;
-use pumice_transport::cm::{MadRoute, QpParameters};
+use pumice_transport::cm::{MadRoute, QpParameters, State as DeviceState};
 use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::AddressVector;
 
@@ -69,6 +69,13 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
         };
         return Ok((attr, mask));
     }
+    if state.connection.is_some_and(|connection| !hca.cm_state(connection).is_some_and(has_attributes)) {
+        return Err(INVALID.because(|| {
+            "the connection is over, or its peer has given the request up: a queue pair can be of use to \
+             another identifier only"
+                .to_owned()
+        }));
+    }
     if wanted == INIT {
         mask |= AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::ACCESS_FLAGS;
         if let Some(qp) = known {
@@ -112,6 +119,15 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
         _ => return Err(INVALID),
     }
     Ok((attr, mask))
+}
+
+/// Whether a queue pair can get ready for a connection in this state: that of a connection that is over cannot,
+/// as in Linux.
+const fn has_attributes(state: DeviceState) -> bool {
+    !matches!(
+        state,
+        DeviceState::Idle | DeviceState::DreqSent | DeviceState::DreqReceived | DeviceState::Timewait
+    )
 }
 
 /// The route to the peer, with the traffic class of this side.

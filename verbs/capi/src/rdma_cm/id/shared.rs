@@ -4,8 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use pumice_device::gsi::CmChannel;
 use pumice_device::hca::Hca;
 
 use super::objects;
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
     open: &'static Context,
+    /// Where events of requests go that the program has not accepted: as in Linux, it is not told of them.
+    unaccepted: Arc<CmChannel>,
 }
 
 /// Those of all devices, in the order of the devices.
@@ -41,7 +44,7 @@ impl Shared {
     /// Those of opening it.
     fn open(device: &Device) -> Result<Shared, Errno> {
         let (context, open, pd) = objects::open_device(device)?;
-        Ok(Shared { context, pd, open })
+        Ok(Shared { context, pd, open, unaccepted: Arc::new(CmChannel::new()?) })
     }
 
     pub(crate) fn hca(&self) -> &'static Hca {
@@ -56,6 +59,11 @@ impl Shared {
     /// The domain of identifiers whose program names none.
     pub(crate) const fn pd(&self) -> *mut ibv_pd {
         self.pd
+    }
+
+    /// Where events of requests go that are not accepted; nothing reads them.
+    pub(crate) const fn unaccepted(&self) -> &Arc<CmChannel> {
+        &self.unaccepted
     }
 
     /// Whether the device has an address.

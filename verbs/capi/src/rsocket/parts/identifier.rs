@@ -61,7 +61,7 @@ impl Identifier {
             Ok(channel) => Ok(Identifier { own: Arc::clone(own), channel }),
             Err(errno) => {
                 // The request fails for the first reason.
-                let _ = destroy(own);
+                let _ = destroy(own, "raccept");
                 Err(errno)
             }
         }
@@ -108,7 +108,8 @@ impl Identifier {
     /// # Errors
     /// ENETUNREACH, or what else the address is wrong for.
     pub(crate) fn resolve(&self, peer: SocketAddr) -> Result<(), Errno> {
-        find_path(&self.own, None, peer, false)?;
+        // The request that follows finds out whether the peer is there.
+        find_path(&self.own, None, peer, false, None)?;
         self.expect(ADDR_RESOLVED)?;
         resolve_route(&self.own)?;
         self.expect(ROUTE_RESOLVED)
@@ -162,7 +163,7 @@ impl Identifier {
 impl Drop for Identifier {
     fn drop(&mut self) {
         // It fails if the device is gone, and the identifier with it.
-        let _ = destroy(&self.own);
+        let _ = destroy(&self.own, "rclose");
     }
 }
 

@@ -43,8 +43,8 @@ const DISCONNECT: u64 = 3 << 32;
 /// A completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// The peer has sent a word.
-    Word(Word),
+    /// The peer has sent a word, by a message that wrote so many bytes.
+    Word(Word, u32),
     /// Data has arrived at the peer, and so much of the ring is free.
     Data(u32),
     /// A word of the protocol has arrived at the peer; whether it was the last.
@@ -316,7 +316,7 @@ fn done(completion: &WorkCompletion) -> Done {
     let kind = completion.wr_id & !u64::from(u32::MAX);
     match (kind, completion.status) {
         (0, WcStatus::Success) if completion.opcode == WcOpcode::RecvRdmaWithImm => {
-            Done::Word(Word::from_bits(u32::from_be_bytes(completion.imm_data)))
+            Done::Word(Word::from_bits(u32::from_be_bytes(completion.imm_data)), completion.byte_len)
         }
         // A peer that sends anything but WRITEs does not speak the protocol.
         (0, WcStatus::Success) => Done::Failed(libc::EPROTO),

@@ -40,6 +40,8 @@ pub(crate) struct Sending {
     /// The buffer whose turn it is, and the entry that the peer writes next.
     current: usize,
     expected: usize,
+    /// Entries that the peer has written and that were not taken yet.
+    written: usize,
     /// Send requests that are free, of how many.
     free_entries: u32,
     all_entries: u32,
@@ -56,6 +58,7 @@ impl Sending {
             buffers: [RemoteBuffer::default(); TABLE_ENTRIES],
             current: 0,
             expected: 1,
+            written: 0,
             free_entries,
             all_entries: free_entries,
             ring: Ring::new(ring_bytes),
@@ -68,15 +71,24 @@ impl Sending {
         self.buffers = [first, RemoteBuffer::default()];
     }
 
-    /// The peer grants messages up to a number, and may have written the next entry.
-    pub(crate) fn handle_grant(&mut self, limit: u16, table: &mut impl Table) {
+    /// The peer grants messages up to a number, by a message that wrote so many bytes: those of the next entry,
+    /// if any.
+    ///
+    /// No other entry is looked at: the device may be in the middle of writing it, for a message that is not
+    /// complete. Read then, it has the key of nothing.
+    pub(crate) fn handle_grant(&mut self, limit: u16, bytes: u32, table: &mut impl Table) {
         self.limit = limit;
+        if bytes as usize >= RemoteBuffer::LEN {
+            self.written = TABLE_ENTRIES.min(self.written + 1);
+        }
         let Some(buffer) = self.buffers.get_mut(self.expected) else { return };
         // A peer that writes a buffer anew while it is in use has only itself to blame.
         if buffer.length == 0
+            && self.written > 0
             && let Some(written) = table.take(self.expected)
         {
             *buffer = written;
+            self.written -= 1;
             self.expected = (self.expected + 1) % TABLE_ENTRIES;
         }
     }

@@ -140,14 +140,19 @@ impl Stream {
         self.receiving.consume(length);
     }
 
-    /// A word of the peer's.
+    /// A word of the peer's, of a message that wrote so many bytes.
     ///
     /// # Errors
     /// The peer broke the protocol; the connection is to be ended.
-    pub(crate) fn handle_word(&mut self, word: Word, table: &mut impl Table) -> Result<(), Violation> {
+    pub(crate) fn handle_word(
+        &mut self,
+        word: Word,
+        bytes: u32,
+        table: &mut impl Table,
+    ) -> Result<(), Violation> {
         match word {
             Word::Data(length) => self.receiving.handle_data(length)?,
-            Word::Grant(limit) => self.sending.handle_grant(limit, table),
+            Word::Grant(limit) => self.sending.handle_grant(limit, bytes, table),
             Word::Map(_) => self.receiving.handle_other(),
             Word::Disconnect => self.handle_end(End::Parted),
             Word::Shutdown if !self.writes => self.handle_end(End::Parted),

@@ -109,7 +109,7 @@ fn deliver(from: &mut Side, to: &mut Side) -> Result<bool, Violation> {
             }
             to.ring[at..at + bytes.len()].copy_from_slice(&bytes);
             let word = transfer.word.expect("data is told of");
-            to.stream.handle_word(Word::from_bits(word.bits()), &mut to.table)?;
+            to.stream.handle_word(Word::from_bits(word.bits()), transfer.length, &mut to.table)?;
             from.stream.sending.handle_done(transfer.piece.length());
         }
         Posted::Control(Control { word, entry }) => {
@@ -119,7 +119,8 @@ fn deliver(from: &mut Side, to: &mut Side) -> Result<bool, Violation> {
                 assert_eq!(to.table.0[index].length, 0, "an entry was overwritten before it was taken");
                 to.table.0[index] = RemoteBuffer::parse(&bytes, to.big_endian);
             }
-            to.stream.handle_word(Word::from_bits(word.bits()), &mut to.table)?;
+            let bytes = if entry.is_some() { 16 } else { 0 };
+            to.stream.handle_word(Word::from_bits(word.bits()), bytes, &mut to.table)?;
             from.stream.handle_control_done(word == Word::Disconnect);
         }
     }
@@ -290,20 +291,42 @@ fn a_half_is_granted_when_it_was_read() {
 fn a_peer_that_takes_more_than_it_was_granted_is_found_out() {
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
     let mut table = Entries([RemoteBuffer::default(); 2]);
-    assert_eq!(one.stream.handle_word(Word::Data(4097), &mut table), Err(Violation::TooManyBytes));
-    assert_eq!(one.stream.handle_word(Word::Data(4096), &mut table), Ok(()));
-    assert_eq!(one.stream.handle_word(Word::Data(1), &mut table), Err(Violation::TooManyBytes));
+    assert_eq!(one.stream.handle_word(Word::Data(4097), 0, &mut table), Err(Violation::TooManyBytes));
+    assert_eq!(one.stream.handle_word(Word::Data(4096), 0, &mut table), Ok(()));
+    assert_eq!(one.stream.handle_word(Word::Data(1), 0, &mut table), Err(Violation::TooManyBytes));
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
     for _ in 0..16 {
-        assert_eq!(one.stream.handle_word(Word::Data(1), &mut table), Ok(()));
+        assert_eq!(one.stream.handle_word(Word::Data(1), 0, &mut table), Ok(()));
     }
-    assert_eq!(one.stream.handle_word(Word::Data(1), &mut table), Err(Violation::TooManyMessages));
+    assert_eq!(one.stream.handle_word(Word::Data(1), 0, &mut table), Err(Violation::TooManyMessages));
     // Messages of nothing, and of no known kind, are counted or ignored.
     let [mut one, _] = connected([SMALL; 2], [false; 2]);
     for bits in [0, 0x2000_0001, 0x4000_0001, 0x6000_0001, 0xa000_0001, 0xc000_ffff, 0xe000_ffff] {
-        assert_eq!(one.stream.handle_word(Word::from_bits(bits), &mut table), Ok(()));
+        assert_eq!(one.stream.handle_word(Word::from_bits(bits), 0, &mut table), Ok(()));
     }
     assert_eq!(one.stream.available(), 0);
+}
+
+#[test]
+fn an_entry_is_taken_only_when_the_message_that_wrote_it_is_complete() {
+    let [mut one, _] = connected([SMALL; 2], [false; 2]);
+    // The first buffer is used up, so that the next entry is waited for.
+    while !one.write(&[0; 2048], 0).eq(&0) {
+        let sent: Vec<Posted> = one.posted.drain(..).collect();
+        for posted in sent {
+            let Posted::Data { transfer, .. } = posted else { continue };
+            one.stream.sending.handle_done(transfer.piece.length());
+        }
+    }
+    let whole = RemoteBuffer { address: RING_ADDRESS, key: 5, length: 100 };
+    // Half of the entry is there; a message that grants credits only comes before the one that writes it.
+    let mut table = Entries([RemoteBuffer::default(), RemoteBuffer { key: 0, ..whole }]);
+    assert_eq!(one.stream.handle_word(Word::Grant(40), 0, &mut table), Ok(()));
+    assert_eq!(one.stream.sending.data(1, 1, 64), None);
+    assert_eq!(table.0[1].length, 100, "it was left as it is");
+    table.0[1] = whole;
+    assert_eq!(one.stream.handle_word(Word::Grant(41), 16, &mut table), Ok(()));
+    assert_eq!(one.stream.sending.data(1, 1, 64).map(|transfer| transfer.key), Some(5));
 }
 
 #[test]
@@ -321,7 +344,8 @@ fn any_words_at_all_are_survived() {
             );
             let kind = chance.below(8) as u32;
             let bits = kind << 29 | (chance.below(1 << 29) as u32 >> chance.below(29));
-            if one.stream.handle_word(Word::from_bits(bits), &mut table).is_err() {
+            let written = chance.below(40) as u32;
+            if one.stream.handle_word(Word::from_bits(bits), written, &mut table).is_err() {
                 break;
             }
             one.write(&[0; 100], 64);
@@ -400,7 +424,7 @@ fn mappings_cost_credits_on_both_sides() {
     assert_eq!(one.stream.sending.numbers(), (1, 16));
     for _ in 0..8 {
         assert_eq!(
-            other.stream.handle_word(Word::Map(2), &mut Entries([RemoteBuffer::default(); 2])),
+            other.stream.handle_word(Word::Map(2), 0, &mut Entries([RemoteBuffer::default(); 2])),
             Ok(())
         );
     }

@@ -366,9 +366,9 @@ impl StreamSocket {
         while link.poll(drives, |done| {
             changed = true;
             match done {
-                Done::Word(word) => {
+                Done::Word(word, bytes) => {
                     words += 1;
-                    if let Err(violation) = stream.handle_word(word, &mut Entries(&link.tables)) {
+                    if let Err(violation) = stream.handle_word(word, bytes, &mut Entries(&link.tables)) {
                         log_warning(|| format!("rsocket: the peer broke the protocol: {violation:?}"));
                         fault = fault.or(Some(libc::ECONNRESET));
                     }

@@ -1,0 +1,160 @@
+//! Ports that identifiers of this process have, and which of them may have the same: the rules of Linux
+//! (`cma_check_port`). Other processes are the devices' business.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pumice_transport::mad::PortSpace;
+
+use crate::ground::errno::Errno;
+use crate::ground::process::own_process;
+
+/// An identifier that has a port.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owner {
+    /// Its address in memory, by which it is known here.
+    pub(crate) id: usize,
+    pub(crate) address: SocketAddr,
+    /// All addresses are those of one family.
+    pub(crate) one_family: bool,
+    /// It shares the port with others that do.
+    pub(crate) reuses: bool,
+}
+
+type Key = (u16, u16);
+
+struct Owners {
+    process: u32,
+    by_port: BTreeMap<Key, Vec<Owner>>,
+}
+
+static OWNERS: Mutex<Owners> = Mutex::new(Owners { process: 0, by_port: BTreeMap::new() });
+
+fn owners() -> MutexGuard<'static, Owners> {
+    let mut owners = OWNERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = own_process();
+    if owners.process != process {
+        // A fork: these are the parent's.
+        owners.process = process;
+        mem::forget(mem::take(&mut owners.by_port));
+    }
+    owners
+}
+
+const fn key(space: PortSpace, port: u16) -> Key {
+    (space as u16, port)
+}
+
+impl Owner {
+    /// # Errors
+    /// EADDRNOTAVAIL: one of both has all addresses. EADDRINUSE: they have the same one.
+    fn beside(&self, other: &Owner) -> Result<(), Errno> {
+        let families_differ = self.address.is_ipv4() != other.address.is_ipv4();
+        if self.one_family && other.one_family && families_differ {
+            return Ok(());
+        }
+        let (own, its) = (self.address.ip(), other.address.ip());
+        let errno = match () {
+            () if own.is_unspecified() || its.is_unspecified() => libc::EADDRNOTAVAIL,
+            () if own == its => libc::EADDRINUSE,
+            () => return Ok(()),
+        };
+        let port = self.address.port();
+        Err(Errno(errno).because(|| {
+            format!(
+                "another identifier of this process has port {port} at {its}: choose another port, or set \
+                 RDMA_OPTION_ID_REUSEADDR of both before they are bound"
+            )
+        }))
+    }
+}
+
+/// An identifier gets a port.
+///
+/// # Errors
+/// Another one has it, and not both share it.
+pub(crate) fn claim(space: PortSpace, owner: Owner) -> Result<(), Errno> {
+    let mut owners = owners();
+    let same = owners.by_port.entry(key(space, owner.address.port())).or_default();
+    let mut others = same.iter().filter(|other| !(owner.reuses && other.reuses));
+    others.try_for_each(|other| owner.beside(other))?;
+    same.push(owner);
+    Ok(())
+}
+
+/// An identifier that shared its port listens: now it has to have it alone.
+///
+/// # Errors
+/// Another one has it, too.
+pub(crate) fn stop_sharing(space: PortSpace, id: usize, port: u16) -> Result<(), Errno> {
+    let mut owners = owners();
+    let Some(same) = owners.by_port.get_mut(&key(space, port)) else { return Ok(()) };
+    let Some(own) = same.iter().find(|owner| owner.id == id).copied() else { return Ok(()) };
+    same.iter().filter(|other| other.id != id).try_for_each(|other| own.beside(other))?;
+    same.iter_mut().filter(|owner| owner.id == id).for_each(|owner| owner.reuses = false);
+    Ok(())
+}
+
+/// An identifier that is bound says anew how it shares its port.
+pub(crate) fn change(space: PortSpace, id: usize, port: u16, change: impl FnOnce(&mut Owner)) {
+    let mut owners = owners();
+    let same = owners.by_port.get_mut(&key(space, port));
+    if let Some(own) = same.and_then(|same| same.iter_mut().find(|owner| owner.id == id)) {
+        change(own);
+    }
+}
+
+/// Whether no identifier has a port.
+pub(crate) fn is_unused(space: PortSpace, port: u16) -> bool {
+    !owners().by_port.contains_key(&key(space, port))
+}
+
+/// An identifier gives its port back, if it has one.
+pub(crate) fn release(space: PortSpace, id: usize, port: u16) {
+    let mut owners = owners();
+    if let Some(same) = owners.by_port.get_mut(&key(space, port)) {
+        same.retain(|owner| owner.id != id);
+        if same.is_empty() {
+            owners.by_port.remove(&key(space, port));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(id: usize, address: &str, reuses: bool) -> Owner {
+        let address: SocketAddr = address.parse().unwrap();
+        Owner { id, address, one_family: address.is_ipv4(), reuses }
+    }
+
+    #[test]
+    fn ports_are_shared_as_linux_shares_them() {
+        let space = PortSpace::Tcp;
+        let claim = |id, address, reuses| super::claim(space, owner(id, address, reuses)).err();
+        let (in_use, not_available) = (Some(Errno(libc::EADDRINUSE)), Some(Errno(libc::EADDRNOTAVAIL)));
+        assert_eq!(claim(1, "127.0.0.1:7", false), None);
+        assert_eq!(claim(2, "127.0.0.1:7", false), in_use);
+        assert_eq!(claim(2, "127.0.0.1:7", true), in_use, "the first does not share");
+        assert_eq!(claim(2, "127.0.0.2:7", false), None);
+        assert_eq!(claim(3, "0.0.0.0:7", false), not_available);
+        assert_eq!(claim(3, "[::]:7", false), not_available, "it has addresses of both families");
+        assert_eq!(super::claim(space, Owner { one_family: true, ..owner(3, "[::]:7", false) }), Ok(()));
+        assert_eq!(super::claim(PortSpace::Udp, owner(4, "127.0.0.1:7", false)), Ok(()));
+        assert_eq!(claim(5, "127.0.0.1:8", true), None);
+        assert_eq!(claim(6, "127.0.0.1:8", true), None);
+        assert_eq!(claim(7, "0.0.0.0:8", false), not_available);
+        assert_eq!(stop_sharing(space, 5, 8).err(), in_use);
+        release(space, 6, 8);
+        assert_eq!(stop_sharing(space, 5, 8), Ok(()));
+        assert_eq!(claim(6, "127.0.0.1:8", true), in_use, "one that listens shares no longer");
+        assert!(!is_unused(space, 8));
+        release(space, 5, 8);
+        release(space, 5, 8);
+        assert!(is_unused(space, 8));
+        assert_eq!(stop_sharing(space, 5, 8), Ok(()));
+    }
+}
