@@ -49,7 +49,7 @@ pub(crate) extern "C" fn post_recv<'a>(
         Qp::about(qp.as_ptr()),
         || refuse(list, bad_wr),
         || {
-            let qp = qp.held::<Qp>()?;
+            let qp = qp.held::<Qp>().inspect_err(|_| refuse(list, bad_wr))?;
             post_list(list, bad_wr, |request| Ok(qp.hca().post_recv(qp.number(), request)?))
         },
     )
@@ -64,7 +64,7 @@ pub(crate) extern "C" fn post_srq_recv<'a>(
         About::of(srq.as_ptr()),
         || refuse(list, bad_wr),
         || {
-            let srq = srq.held::<Srq>()?;
+            let srq = srq.held::<Srq>().inspect_err(|_| refuse(list, bad_wr))?;
             post_list(list, bad_wr, |request| Ok(srq.hca().post_srq_recv(srq.handle(), request)?))
         },
     )

@@ -246,7 +246,7 @@ pub(crate) extern "C" fn post_send<'a>(
         }
     };
     status_or(Qp::about(qp.as_ptr()), refused, || {
-        let qp = qp.held::<Qp>()?;
+        let qp = qp.held::<Qp>().inspect_err(|_| refused())?;
         Poster { qp, bad_wr }.post_list(list)
     })
 }

@@ -4,14 +4,18 @@
 //! second, and how many were left out is said with the next one, or at exit.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::hash::Hasher as _;
 use std::io::Write as _;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fnv::FnvHasher;
 use pumice_device::settings::Log;
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::lineage::{PerProcess, Settled, own_process};
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
@@ -79,7 +83,7 @@ pub(crate) fn take_logged() -> bool {
 /// try again.
 pub(crate) fn log_always(sentence: &str) {
     note_logged();
-    static SAID: Mutex<Option<String>> = Mutex::new(None);
+    static SAID: PerProcess<Mutex<Option<String>>> = PerProcess::new(|_| Mutex::new(None));
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.as_deref() != Some(sentence) {
         print_always(sentence);
@@ -92,15 +96,18 @@ pub(crate) fn print_always(sentence: &str) {
     // The data path comes here too, and writing is a cancellation point.
     let _whole = Uncancelled::begin();
     // A program without stderr has chosen not to know. One call per line: lines of processes do not mix.
-    let _ = std::io::stderr().write_all(format!("pumice: {sentence}\n").as_bytes());
+    // By the descriptor: the lock of Rust's standard error may be held by a thread that this child has not.
+    // SAFETY: a number, which this owner does not close.
+    let mut error = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
+    let _ = error.write_all(format!("pumice: {sentence}\n").as_bytes());
 }
 
 /// Prints a step of a trace, with its process and the time since the program first asked for the device.
 pub(crate) fn print_step(line: &str) {
-    static START: OnceLock<Instant> = OnceLock::new();
+    static START: Settled<Instant> = Settled::new();
     let since = START.get_or_init(Instant::now).elapsed();
     let (seconds, ns) = (since.as_secs(), since.subsec_nanos());
-    print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", std::process::id()));
+    print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", own_process()));
 }
 
 /// At exit: says how much was left out. Takes no lock that is held.
@@ -115,7 +122,7 @@ pub(crate) fn report_left_out() {
     }
 }
 
-static LIMITER: Mutex<Limiter> = Mutex::new(Limiter::new());
+static LIMITER: PerProcess<Mutex<Limiter>> = PerProcess::new(|_| Mutex::new(Limiter::new()));
 
 fn print_limited(sentence: &str) {
     let admission = LIMITER.lock().unwrap_or_else(PoisonError::into_inner).admit(sentence, Instant::now());

@@ -11,6 +11,7 @@ use pumice_device::faults::FaultPlan;
 use pumice_device::opening::CaptureSource;
 use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, MAX_DEVICES, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::lineage::PerProcess;
 
 use super::device::Device;
 use crate::ground::errno::Errno;
@@ -85,7 +86,7 @@ impl Write for Whole {
 struct Shared(Arc<Mutex<BufWriter<File>>>);
 
 /// The writers of the devices.
-static CAPTURES_OUT: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+static CAPTURES_OUT: PerProcess<Mutex<Vec<Shared>>> = PerProcess::new(|_| Mutex::default());
 
 impl Shared {
     fn new(file: File) -> Shared {
@@ -144,7 +145,7 @@ pub(crate) fn report_refused(settings: &Settings, error: &io::Error) -> Errno {
 
 /// The file of this process for a device and a pattern ([`open_own`]).
 fn open_capture(device: usize, pattern: &Path) -> io::Result<(File, PathBuf)> {
-    static WRITTEN: [Written; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
+    static WRITTEN: [Written; MAX_DEVICES] = [const { PerProcess::new(|_| Mutex::new(None)) }; MAX_DEVICES];
     let written = WRITTEN.get(device).ok_or(io::ErrorKind::InvalidInput)?;
     open_own(pattern, written, close_unused)
 }

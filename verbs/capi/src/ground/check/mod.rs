@@ -32,9 +32,9 @@ pub(crate) use waits::begins;
 /// The program makes a call, which is given the object at this address; 0 if none.
 pub(crate) fn enters(call: &'static str, address: usize) {
     threads::enters(call, address);
-    let mut may_crash = false;
-    tell(|checker| may_crash = checker.enters(call, address as u64));
-    if may_crash {
+    let mut must_be_written = false;
+    tell(|checker| must_be_written = checker.enters(call, address as u64));
+    if must_be_written {
         writer::write_now();
     }
 }

@@ -3,18 +3,19 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
-use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::faults::ReportLine;
 use pumice_device::faults::calls::{CallFaults, CallFired};
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::lineage::PerProcess;
 
 use crate::ground::log::print_always;
 use crate::ground::own_file::{Written, expand, open_own};
+use crate::ground::process::own_process;
 
 /// The report of this process, once it is open.
-static REPORT: Mutex<Option<(u32, File)>> = Mutex::new(None);
+static REPORT: PerProcess<Mutex<Option<File>>> = PerProcess::new(|_| Mutex::new(None));
 
 /// The report of faults of this process, by a handle of its own: what several handles write comes one after
 /// the other.
@@ -22,10 +23,10 @@ static REPORT: Mutex<Option<(u32, File)>> = Mutex::new(None);
 /// # Errors
 /// It cannot be opened.
 pub(crate) fn fault_report(pattern: &Path) -> io::Result<File> {
-    static WRITTEN: Written = Mutex::new(None);
-    let own = process::id();
+    static WRITTEN: Written = PerProcess::new(|_| Mutex::new(None));
+    let own = own_process();
     let mut report = REPORT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, file)) = report.as_ref().filter(|(process, _)| *process == own) {
+    if let Some(file) = &*report {
         return file.try_clone();
     }
     let (file, path) = open_own(pattern, &WRITTEN, || {})?;
@@ -37,7 +38,7 @@ pub(crate) fn fault_report(pattern: &Path) -> io::Result<File> {
         ));
     }
     let handle = file.try_clone();
-    *report = Some((own, file));
+    *report = Some(file);
     handle
 }
 

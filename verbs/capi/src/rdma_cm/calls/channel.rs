@@ -42,7 +42,7 @@ pub(crate) extern "C-unwind" fn rdma_get_cm_event(
     blocking(c_int::from(TRY_AGAIN), || {
         attempt(About::NOTHING, || {
             let event = event.as_deref_mut().ok_or(INVALID)?;
-            let channel = channel.channel().ok_or(INVALID)?;
+            let channel = channel.channel()?.ok_or(INVALID)?;
             event.write(next_event(&channel)?.hand_out());
             Ok(0)
         })

@@ -22,7 +22,7 @@ pub(crate) extern "C" fn rdma_create_id(
     number(|| {
         let id = id.ok_or(INVALID)?;
         tell_identifiers();
-        id.write(Id::create(channel.channel(), context, ps, None)?.hand_out());
+        id.write(Id::create(channel.channel()?, context, ps, None)?.hand_out());
         Ok(0)
     })
 }
@@ -73,7 +73,7 @@ pub(crate) fn destroy(id: &Arc<Id>) -> Result<(), Errno> {
 /// Moves an identifier and its waiting events to another channel; without one it becomes synchronous.
 pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
     number_of(id.on(), || {
-        let (own, given) = (id.id()?, channel.channel());
+        let (own, given) = (id.id()?, channel.channel()?);
         let synchronous = given.is_none();
         let channel = given.map_or_else(Channel::new, Ok)?;
         migrate(&own, channel, synchronous)?;
