@@ -75,8 +75,9 @@ impl Checker {
         }
     }
 
-    /// The program makes a call, which is given the object at this address; 0 if none. True: what was found should be
-    /// written before the call, in which it may crash, or which may be the last thing that a child does.
+    /// The program makes a call, which is given the object at this address; 0 if none. True: what was found
+    /// should be written before the call, in which it may crash, or which may be the last thing that a child
+    /// does.
     pub fn enters(&mut self, call: &str, address: u64) -> bool {
         self.look_at_posts(call, address);
         match call {

@@ -1,16 +1,16 @@
 //! Which process this is in a line of forks, and state that a forked child makes anew.
 //!
-//! A fork copies the memory of one thread's process: locks that other threads held stay locked in the copy for
-//! ever, and what the copy says of sockets, rings and files is the parent's business. So what the library keeps
-//! for the whole process is in one of two kinds of static:
+//! A fork copies the memory of one thread's process: locks that other threads held stay locked in the copy
+//! for ever, and what the copy says of sockets, rings and files is the parent's business. So what the library
+//! keeps for the whole process is in one of two kinds of static:
 //!
-//! * [`PerProcess`]: a child makes it anew when it first looks. What the parent had stays where it is, unused;
-//!   no lock in it is ever waited for.
+//! * [`PerProcess`]: a child makes it anew when it first looks. What the parent had stays where it is,
+//!   unused; no lock in it is ever waited for.
 //! * [`Settled`]: it is found once, without a lock, and a child has what its parent found.
 //!
-//! A child is noticed by a page of memory that the kernel zeroes in it (`MADV_WIPEONFORK`), whichever way it was
-//! forked: by fork(3) or by a bare system call. Where the kernel does not do so, a handler of pthread_atfork(3)
-//! does, which does not see bare system calls. To look costs one load.
+//! A child is noticed by a page of memory that the kernel zeroes in it (`MADV_WIPEONFORK`), by fork(3)
+//! as well as by a bare system call. Where the kernel does not do so, a handler of
+//! pthread_atfork(3) does, which does not see bare system calls. To look costs one load.
 //!
 //! A child that shares its parent's memory (vfork(2), `CLONE_VM`) is no copy: it has its parent's generation,
 //! locks included, but a table of descriptors of its own. [`borrows_memory`] tells.
@@ -58,6 +58,10 @@ impl Generation {
         PAGE.generation.load(Ordering::Relaxed) == self.0
     }
 }
+
+/// Why nothing can be done with what a forked child has of its parent's.
+pub const INHERITED: &str = "the device belongs to the parent process, and this child process can do nothing \
+                             with it: the child must open the device anew";
 
 /// Whether this process was forked from one that had a generation.
 pub fn is_forked() -> bool {
@@ -119,9 +123,9 @@ fn notice_forks() {
         return;
     }
     let page = (&raw const PAGE).cast_mut().cast();
-    // SAFETY: whole pages of a static of this file; the advice changes nothing in this process. In a child all
-    // of the page is atomics, for which zero is a value. The handler takes and returns nothing, and may run in
-    // a child at any time.
+    // SAFETY: whole pages of a static of this file; the advice changes nothing in this process. In a child
+    // all of the page is atomics, for which zero is a value. The handler takes and returns nothing, and may
+    // run in a child at any time.
     unsafe {
         libc::madvise(page, size_of::<Page>(), libc::MADV_WIPEONFORK);
         libc::pthread_atfork(None, None, Some(forked));
@@ -141,7 +145,7 @@ struct Made<T: 'static> {
     value: T,
 }
 
-// SAFETY: only shared references to the values are given away, and values are made in whichever thread asks.
+// SAFETY: only shared references to the values are given away, and values are made in the thread that asks.
 unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
 
 impl<T: 'static> PerProcess<T> {
@@ -150,8 +154,8 @@ impl<T: 'static> PerProcess<T> {
         PerProcess { newest: AtomicPtr::new(ptr::null_mut()), make }
     }
 
-    /// What processes had that this one was forked from, the nearest first. Locks in them may be held for ever,
-    /// so they are tried and never waited for.
+    /// What processes had that this one was forked from, the nearest first. Locks in them may be held for
+    /// ever, so they are tried and never waited for.
     pub fn inherited(&'static self) -> impl Iterator<Item = &'static T> {
         let newest = self.newest();
         let own = newest.filter(|made| made.generation.is_own());
@@ -213,7 +217,7 @@ impl<T> fmt::Debug for PerProcess<T> {
 /// the first has found is taken: no thread waits for another, which a child might not have.
 pub struct Settled<T: 'static>(AtomicPtr<T>);
 
-// SAFETY: only shared references to the value are given away; it is made in whichever thread asks.
+// SAFETY: only shared references to the value are given away; it is made in the thread that asks.
 unsafe impl<T: Send + Sync> Sync for Settled<T> {}
 
 impl<T: 'static> Settled<T> {

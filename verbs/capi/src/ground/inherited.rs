@@ -2,9 +2,11 @@
 //!
 //! The child has a copy of the parent's memory, and its descriptors; the sockets, rings and files behind them
 //! are the parent's. So no call in a child looks into an object of the parent: it returns EINVAL in the form
-//! that it has for errors, a call without a result does nothing, and a sentence says so. Objects are found in
-//! two ways, and both ask: those of the data path know the generation of the process that made them
-//! ([`OfProcess`](super::handles::OfProcess)), and others are in a register, of which each process has its own.
+//! that it has for errors (of sockets EBADF), a call without a result does nothing, and a sentence says so.
+//! `ibv_close_device` and `rclose` succeed: the child gives up its copy. Objects are found in two ways, and
+//! both ask: those of the data path know the generation of the process that made them
+//! ([`OfProcess`](super::handles::OfProcess)), and others are in a register, of which each process has its
+//! own.
 //!
 //! A child that shares its parent's memory (vfork(2)) has no copy. On the data path it acts for its parent,
 //! which waits for it. Other calls would note descriptors in that memory which the parent does not have, and
@@ -22,8 +24,8 @@ pub(crate) fn refuse(kind: &str) -> Errno {
     // Once, also if the child polls.
     if logs(Log::Warn) {
         log_always(&format!(
-            "a {kind} belongs to the parent process, and this child process can do nothing with it: the child \
-             must open the device anew (ibv_get_device_list, ibv_open_device)"
+            "a {kind} belongs to the parent process, and this child process can do nothing with it: the \
+             child must open the device anew (ibv_get_device_list, ibv_open_device)"
         ));
     }
     INVALID

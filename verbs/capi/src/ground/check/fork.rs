@@ -1,7 +1,8 @@
 //! Forks: the checker and the writer are whole in the child, which begins with nothing found.
 //!
-//! They are held over a fork, so that no other thread has one of them then. The child makes both anew (they are
-//! [`PerProcess`](pumice_device::system::lineage::PerProcess)), and its checker gets what the parent's knew.
+//! They are held over a fork, so that no other thread has one of them then. The child makes both anew (they
+//! are [`PerProcess`](pumice_device::system::lineage::PerProcess)), and its checker gets what the parent's
+//! knew.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,8 +35,8 @@ pub(super) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
         checker();
-        // SAFETY: the functions take and return nothing, and what the child's does is allowed there: it closes a
-        // descriptor and releases locks that its only thread holds.
+        // SAFETY: the functions take and return nothing, and what the child's does is allowed there: it
+        // closes a descriptor and releases locks that its only thread holds.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     }
 }

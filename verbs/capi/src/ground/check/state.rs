@@ -60,8 +60,8 @@ fn new_checker() -> Checker {
     let mut checker = Checker::new(stack::capture, looks_for_slow).with_switches(waits::outside);
     if on_demand_is_available() {
         checker.reads_memory_by(|ranges, out| read_mapped(own_process(), ranges, out));
-        // SAFETY: the checker asks for payload of requests that the device has taken, which lies in registered
-        // memory, and which the device itself copies now.
+        // SAFETY: the checker asks for payload of requests that the device has taken, which lies in
+        // registered memory, and which the device itself copies now.
         checker.reads_mapped_memory_by(|ranges, out| unsafe { read_registered(ranges, out) });
     }
     checker.knows_stacks_by(stack::own_stack);

@@ -98,8 +98,8 @@ impl<I> ChannelPointer<I> {
 
     /// Whether this process made the channel. The pointer is not null.
     fn check_own(self) -> Result<(), Errno> {
-        // SAFETY: the program's pointer came from `Channel::hand_out`, and what that counted is not given back
-        // yet; a child has a copy.
+        // SAFETY: the program's pointer came from `Channel::hand_out`, and what that counted is not given
+        // back yet; a child has a copy.
         let generation = unsafe { (*self.0).generation };
         if generation.is_own() { Ok(()) } else { Err(inherited::refuse("event channel")) }
     }

@@ -87,8 +87,8 @@ impl IdPointer {
     /// Whether this process made the identifier. The pointer is not null.
     fn is_own(self) -> bool {
         let id = self.0.cast_const().cast::<Id>();
-        // SAFETY: the program's pointer came from `Id::hand_out`, and what that counted is not given back yet; a
-        // child has a copy.
+        // SAFETY: the program's pointer came from `Id::hand_out`, and what that counted is not given back
+        // yet; a child has a copy.
         unsafe { (*id).generation }.is_own()
     }
 

@@ -93,12 +93,17 @@ pub(crate) fn streams() -> Vec<(c_int, Arc<StreamSocket>)> {
 /// The socket of a descriptor.
 ///
 /// # Errors
-/// EBADF: it stands for none. EINVAL: it stands for one of the process that this one was forked from.
+/// EBADF: it stands for none of this process's.
 pub(crate) fn socket(descriptor: c_int) -> Result<Socket, Errno> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
     match table.sockets.get(&descriptor) {
         Some(socket) => Ok(socket.clone()),
-        None if is_parents(&table, descriptor) => Err(refuse("socket")),
-        None => Err(Errno(libc::EBADF)),
+        None => {
+            if is_parents(&table, descriptor) {
+                // For sockets that has its own errno.
+                refuse("socket");
+            }
+            Err(Errno(libc::EBADF))
+        }
     }
 }
