@@ -24,7 +24,7 @@ pub(crate) fn refuse(kind: &str) -> Errno {
     // Once, also if the child polls.
     if logs(Log::Warn) {
         log_always(&format!(
-            "a {kind} belongs to the parent process, and this child process can do nothing with it: the \
+            "this {kind} belongs to the parent process, and this child process can do nothing with it: the \
              child must open the device anew (ibv_get_device_list, ibv_open_device)"
         ));
     }

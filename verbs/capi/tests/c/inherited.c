@@ -406,6 +406,12 @@ static void opens_anew(void)
 	CLAIM(ibv_destroy_qp(not_mine) == EINVAL && ibv_poll_cq(nor_this, 1, &wc) == -EINVAL);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 	CLAIM(ibv_modify_qp(not_mine, &attr, IBV_QP_STATE) == EINVAL);
+}
+
+static void closes_its_own(void)
+{
+	begin_traffic(78);
+	end_traffic();
 	FAILS(ibv_destroy_qp(one), 0);
 	FAILS(ibv_destroy_qp(two), 0);
 	FAILS(ibv_close_device(ctx), 0);
@@ -444,9 +450,11 @@ static void children_that_open(void)
 				alarm(60);
 				CLAIM(ibv_poll_cq(cq, 1, &wc) == -EINVAL);
 				opens_anew();
+				closes_its_own();
 				exit(0);
 			}
 			ended_well(grandchild, "the grandchild");
+			closes_its_own();
 			exit(0);
 		}
 		end_traffic();
