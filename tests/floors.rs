@@ -13,6 +13,8 @@ mod counts;
 mod crates;
 #[path = "floors/files.rs"]
 mod files;
+#[path = "floors/forks.rs"]
+mod forks;
 #[path = "floors/functions.rs"]
 mod functions;
 #[path = "floors/graph.rs"]

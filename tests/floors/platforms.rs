@@ -65,6 +65,7 @@ const LINUX_EDGES: &[&str] = &[
     "device/src/system/event_fd.rs",
     "device/src/system/event_pipe.rs",
     "device/src/system/interface.rs",
+    "device/src/system/lineage.rs",
     "device/src/system/system_call.rs",
     "device/src/trace/subscriber.rs",
     "src/doctor/loopback.rs",

@@ -90,8 +90,9 @@ impl Checker {
         self.objects.gone(address).is_some()
     }
 
-    /// The program makes a call, which is given the object at this address; 0 if none. True: it may crash in
-    /// the call, so what was found should be written before.
+    /// The program makes a call, which is given the object at this address; 0 if none. True: what was found
+    /// should be written before the call, in which it may crash, or which may be the last thing that a child
+    /// does.
     pub fn enters(&mut self, call: &str, address: u64) -> bool {
         self.look_at_posts(call, address);
         match call {
@@ -109,7 +110,7 @@ impl Checker {
             return false;
         }
         self.used(address, call);
-        self.objects.gone(address).is_some()
+        self.objects.gone(address).is_some() || self.objects.inherited(address).is_some()
     }
 
     /// The program has cared for forks: it called `ibv_fork_init`, or asked whether that is needed.

@@ -17,8 +17,11 @@ use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::port::wait_readable;
 use crate::resources::{MappingCheckPolicy, Presence};
 use crate::system::event_fd::EventFd;
+use crate::system::lineage::Generation;
 
 pub(crate) struct Core {
+    /// That of the process that opened the device: a forked child has a copy of the lock, perhaps locked.
+    generation: Generation,
     engine: Mutex<Engine>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
@@ -29,9 +32,13 @@ pub(crate) struct Core {
     pub(crate) handover: Handover<AtomicU64, EventFd>,
 }
 
+/// The device is that of the process that this one was forked from.
+pub(crate) struct Inherited;
+
 impl Core {
     pub(crate) fn new(engine: Engine, clock: Clock) -> Result<Core, ResourceError> {
         Ok(Core {
+            generation: Generation::own(),
             counters: Arc::clone(&engine.resources.counters),
             async_events: Arc::clone(&engine.resources.async_events),
             armed_queues: Arc::clone(&engine.resources.cq_common.armed),
@@ -46,6 +53,21 @@ impl Core {
     /// is taken from it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process opened the device, and is not a fork of the one that did.
+    #[inline]
+    pub(crate) fn is_own(&self) -> bool {
+        self.generation.is_own()
+    }
+
+    /// As [`Core::lock`].
+    ///
+    /// # Errors
+    /// `Inherited`.
+    #[inline]
+    pub(crate) fn lock_own(&self) -> Result<MutexGuard<'_, Engine>, Inherited> {
+        if self.is_own() { Ok(self.lock()) } else { Err(Inherited) }
     }
 
     /// The engine, unless another thread has it.

@@ -4,6 +4,7 @@ use pumice_transport::cm::CmError;
 use pumice_transport::mad::ServiceId;
 
 use crate::port::DirectoryError;
+use crate::system::lineage::INHERITED;
 
 /// One sentence, one errno.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,9 @@ pub enum ConnectionError {
     /// The source address of the path is none of the adapter's.
     #[error("the source address is none of the adapter's: `pumice devices` lists them")]
     NoSuchAddress,
+    /// The adapter is that of the process that this one was forked from.
+    #[error("{INHERITED}")]
+    Inherited,
 }
 
 impl ConnectionError {

@@ -287,7 +287,7 @@ impl Hca {
         call: impl FnOnce(&mut Engine, u64) -> Result<T, ConnectionError>,
     ) -> Result<T, ConnectionError> {
         let now_ns = self.core.clock.now_ns();
-        let mut engine: MutexGuard<'_, Engine> = self.core.lock();
+        let mut engine = self.core.lock_own().map_err(|_| ConnectionError::Inherited)?;
         let result = call(&mut engine, now_ns);
         engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
         self.core.note_deadline(&engine, now_ns);

@@ -3,7 +3,9 @@
 use pumice_transport::qp::{ErrorClass, ModifyError, PostError};
 use pumice_transport::wire::Qpn;
 
+use crate::driver::Inherited;
 use crate::ground::error::ResourceError;
+use crate::system::lineage::INHERITED;
 
 /// Why a call failed: one sentence, one errno.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -41,6 +43,15 @@ pub enum HcaError {
         /// The number asked for.
         qpn: Qpn,
     },
+    /// The device is that of the process that this one was forked from.
+    #[error("{INHERITED}")]
+    Inherited,
+}
+
+impl From<Inherited> for HcaError {
+    fn from(_: Inherited) -> HcaError {
+        HcaError::Inherited
+    }
 }
 
 impl HcaError {
@@ -54,7 +65,7 @@ impl HcaError {
                 ErrorClass::Permission => libc::EPERM,
             },
             HcaError::Post { error, .. } if error.is_queue_full() => libc::ENOMEM,
-            HcaError::Post { .. } | HcaError::UnknownQueuePair { .. } => libc::EINVAL,
+            HcaError::Post { .. } | HcaError::UnknownQueuePair { .. } | HcaError::Inherited => libc::EINVAL,
         }
     }
 }

@@ -62,7 +62,7 @@ impl Hca {
     /// # Errors
     /// Busy: windows are bound to it.
     pub fn dereg_mr(&self, region: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.deregister_region(region)?)
+        Ok(self.core.lock_own()?.resources.deregister_region(region)?)
     }
 
     /// Allocates a memory window.
@@ -84,7 +84,7 @@ impl Hca {
     /// # Errors
     /// A stale handle.
     pub fn dealloc_mw(&self, window: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.dealloc_window(window)?)
+        Ok(self.core.lock_own()?.resources.dealloc_window(window)?)
     }
 
     /// Allocates device memory.

@@ -158,8 +158,6 @@ pub struct Hca {
     port_count: u8,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
-    /// Who opened it: a fork child has a copy, but not the connections.
-    pid: u32,
     background: Option<Background>,
     events: Arc<Subscribers>,
     calls: CallGate,
@@ -237,11 +235,16 @@ impl Hca {
             port_count,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
-            pid: std::process::id(),
             background,
             events,
             calls,
         })
+    }
+
+    /// Whether this process opened the device, and is not a fork of the one that did, whose it is.
+    #[inline]
+    pub fn is_own(&self) -> bool {
+        self.core.is_own()
     }
 
     /// Device name.
@@ -416,12 +419,16 @@ fn default_seed(threaded: bool) -> u64 {
 
 impl Drop for Hca {
     fn drop(&mut self) {
+        if !self.is_own() {
+            // A forked child: the threads are not here to be waited for, and what is buffered is the parent's
+            // to write. The copy stays.
+            std::mem::forget((Arc::clone(&self.core), Arc::clone(&self.events), self.background.take()));
+            return;
+        }
         if let Some(background) = self.background.take() {
             background.stop();
         }
-        if self.pid == std::process::id() {
-            self.close_connections(self.core.lock());
-        }
+        self.close_connections(self.core.lock());
         self.events.finish();
     }
 }

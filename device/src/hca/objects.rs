@@ -28,7 +28,7 @@ impl Hca {
     /// # Errors
     /// Busy: something belongs to it.
     pub fn dealloc_pd(&self, pd: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.dealloc_pd(pd)?)
+        Ok(self.core.lock_own()?.resources.dealloc_pd(pd)?)
     }
 
     /// Makes an XRC domain that only its handle leads to.
@@ -59,7 +59,7 @@ impl Hca {
     /// # Errors
     /// Busy: SRQs or targets were made through this handle.
     pub fn close_xrcd(&self, xrcd: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().close_xrcd(xrcd)?)
+        Ok(self.core.lock_own()?.close_xrcd(xrcd)?)
     }
 
     /// Makes a completion queue.
@@ -87,7 +87,7 @@ impl Hca {
     /// # Errors
     /// Busy: queue pairs or XRC SRQs use it.
     pub fn destroy_cq(&self, cq: Handle) -> Result<(), HcaError> {
-        let queue = self.core.lock().resources.destroy_cq(cq)?;
+        let queue = self.core.lock_own()?.resources.destroy_cq(cq)?;
         queue.wait_all_acked();
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Hca {
     /// # Errors
     /// Busy: queue pairs use it.
     pub fn destroy_srq(&self, srq: Handle) -> Result<(), HcaError> {
-        let account = self.core.lock().resources.destroy_srq(srq)?;
+        let account = self.core.lock_own()?.resources.destroy_srq(srq)?;
         account.wait_all_acked();
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Hca {
     /// # Errors
     /// Full, too many elements, a stale handle.
     pub fn post_srq_recv(&self, srq: Handle, request: &RecvRequest<'_>) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.post_srq_recv(srq, request)?)
+        Ok(self.core.lock_own()?.resources.post_srq_recv(srq, request)?)
     }
 
     /// Makes an address handle and the path that datagrams through it take.
@@ -159,7 +159,7 @@ impl Hca {
     /// # Errors
     /// A stale handle.
     pub fn destroy_ah(&self, ah: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock().resources.destroy_ah(ah)?)
+        Ok(self.core.lock_own()?.resources.destroy_ah(ah)?)
     }
 
     /// Attaches a UD queue pair to a multicast group.
@@ -184,7 +184,7 @@ impl Hca {
     /// # Errors
     /// It is not attached.
     pub fn detach_mcast(&self, qpn: Qpn, group: Gid) -> Result<(), HcaError> {
-        let mut engine = self.core.lock();
+        let mut engine = self.core.lock_own()?;
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         let (group, detached) = engine.resources.groups.detach(group, qpn, qp_type)?;
         if detached == Detached::GroupEmpty {

@@ -94,7 +94,7 @@ impl Hca {
     /// Busy: attached to multicast groups. Unknown number.
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), HcaError> {
         let account = {
-            let mut engine = self.core.lock();
+            let mut engine = self.core.lock_own()?;
             let (index, _) = engine.queue_pairs.by_number(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
             if engine.resources.is_target(qpn) {
                 drop(engine);
@@ -199,7 +199,7 @@ impl Hca {
 
     /// How many queue pairs this device made before it; `None`: the number is not known.
     pub fn ordinal_of(&self, qpn: Qpn) -> Option<u32> {
-        self.core.lock().resources.ordinal_of(qpn)
+        self.core.lock_own().ok()?.resources.ordinal_of(qpn)
     }
 
     /// All attributes of a queue pair now.
@@ -241,7 +241,7 @@ impl Hca {
     }
 
     fn post(&self, qpn: Qpn, requests: &[SendRequest<'_>], whole: bool) -> Result<(), (usize, HcaError)> {
-        let mut guard = self.core.lock();
+        let mut guard = self.core.lock_own().map_err(|inherited| (0, inherited.into()))?;
         let engine = &mut *guard;
         let Some((index, entry)) = engine.queue_pairs.by_number(qpn) else {
             return Err((0, HcaError::UnknownQueuePair { qpn }));
@@ -291,7 +291,7 @@ impl Hca {
     /// # Errors
     /// The position of the first request that was refused, and why; those before it are posted.
     pub fn post_recvs(&self, qpn: Qpn, requests: &[RecvRequest<'_>]) -> Result<(), (usize, HcaError)> {
-        let mut guard = self.core.lock();
+        let mut guard = self.core.lock_own().map_err(|inherited| (0, inherited.into()))?;
         let engine = &mut *guard;
         let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else {
             return Err((0, HcaError::UnknownQueuePair { qpn }));
@@ -311,8 +311,12 @@ impl Hca {
     }
 
     /// Takes completions, oldest first, into `out`: how many. An empty queue drives the engine once.
+    /// In a process that was forked from the one of the device there is nothing.
     #[inline]
     pub fn poll_cq(&self, cq: &CompletionQueue, out: &mut [WorkCompletion]) -> usize {
+        if !self.is_own() {
+            return 0;
+        }
         let most = cq.most_of(out.len());
         let out = out.get_mut(..most).unwrap_or_default();
         let count = cq.poll(out);
@@ -330,6 +334,9 @@ impl Hca {
     /// As [`Hca::poll_cq`], for one completion and when it was made, in ns of [`Hca::clock`]; 0 if the
     /// queue does not stamp.
     pub fn poll_cq_stamped(&self, cq: &CompletionQueue) -> Option<(WorkCompletion, u64)> {
+        if !self.is_own() {
+            return None;
+        }
         if let Some(stamped) = cq.poll_stamped() {
             return Some(stamped);
         }

@@ -49,7 +49,7 @@ impl Hca {
     /// Invalid: it was closed before.
     pub fn close_target(&self, registration: TargetRegistration) -> Result<(), HcaError> {
         let account = {
-            let mut engine = self.core.lock();
+            let mut engine = self.core.lock_own()?;
             let closed = engine.resources.unregister_target(registration.qpn, registration.id)?;
             if closed.last {
                 engine.unregister_process(registration.qpn);

@@ -12,18 +12,21 @@ impl Hca {
     /// `solicited_only`, at the next solicited or unsuccessful one). Completions already there do
     /// not fire, with one exception: see [`CompletionQueue::arm`].
     pub fn req_notify_cq(&self, cq: &CompletionQueue, solicited_only: bool) {
-        cq.arm(solicited_only);
-        self.core.handover.armed();
+        if self.is_own() {
+            cq.arm(solicited_only);
+            self.core.handover.armed();
+        }
     }
 
-    /// Blocks until a completion event comes or the time is up. The calling thread drives the
-    /// engine while it waits, so a packet costs one wake-up and not two.
+    /// Blocks until a completion event comes or the time is up. The calling thread drives the engine while it
+    /// waits, so a packet costs one wake-up and not two. In a process that was forked from the one of the
+    /// device there is nothing to wait for.
     pub fn wait_cq_event(
         &self,
         channel: &Arc<CompletionChannel>,
         timeout: Option<Duration>,
     ) -> Option<CqEvent> {
-        self.core.wait_event(channel, timeout, false)
+        self.is_own().then(|| self.core.wait_event(channel, timeout, false))?
     }
 
     /// As [`Hca::wait_cq_event`], but a signal handler that ran in this thread ends the wait with `None`, as
@@ -33,6 +36,6 @@ impl Hca {
         channel: &Arc<CompletionChannel>,
         timeout: Option<Duration>,
     ) -> Option<CqEvent> {
-        self.core.wait_event(channel, timeout, true)
+        self.is_own().then(|| self.core.wait_event(channel, timeout, true))?
     }
 }

@@ -4,10 +4,10 @@
 //! an access would, and *report* a page that is not mapped or lacks the right, where a plain access
 //! would kill the process. They cost a system call per copy (verbs/capi/SUPPORT.md has figures).
 
-use std::sync::OnceLock;
-
 use libc::{c_void, iovec};
 use pumice_transport::host::MemoryError;
+
+use crate::system::lineage::Settled;
 
 /// Copies application memory at `source` into `out`.
 ///
@@ -109,7 +109,7 @@ fn finished(copied: isize, wanted: usize) -> Result<(), MemoryError> {
 
 /// Whether the kernel, or a filter of system calls, lets the process do this.
 pub fn is_available() -> bool {
-    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    static AVAILABLE: Settled<bool> = Settled::new();
     *AVAILABLE.get_or_init(|| {
         let mut bytes = [1_u8; 16];
         let at = bytes.as_mut_ptr().expose_provenance() as u64;

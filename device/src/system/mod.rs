@@ -1,6 +1,6 @@
 //! What the device asks of the operating system outside of its ports and of `share`: interfaces, neighbours,
-//! capabilities, descriptors that wake threads, system calls that are no cancellation points, files that people
-//! ask for.
+//! capabilities, forks, descriptors that wake threads, system calls that are no cancellation points, files that
+//! people ask for.
 
 pub mod cancellation;
 pub mod capability;
@@ -8,6 +8,7 @@ pub(crate) mod event_fd;
 pub mod event_pipe;
 pub mod interface;
 pub mod limits;
+pub mod lineage;
 pub mod neighbour;
 pub mod output_file;
 pub(crate) mod system_call;

@@ -13,6 +13,7 @@
 // Unit tests are linked without the functions of the C library's names.
 #![cfg_attr(test, allow(dead_code))]
 
+mod borrower;
 mod descriptors;
 
 #[cfg(not(test))]

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_long, c_ulong, c_void};
 
 use libc::{off64_t, size_t, sockaddr, socklen_t, ssize_t};
 
+use crate::borrower::{is_borrower, note_process};
 use crate::descriptors::{add, is_rsocket, put_behind, remove};
 use crate::functions::{call, errno, set_errno};
 
@@ -33,6 +34,7 @@ pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protoc
 /// Remembers a new rsocket.
 fn keep(fd: c_int) -> c_int {
     if add(fd) {
+        note_process();
         return fd;
     }
     let _ = call!(of_librdmacm "rclose", (fd: c_int) -> c_int);
@@ -87,6 +89,10 @@ pub(crate) unsafe extern "C-unwind" fn accept4(
 /// No pointers.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    if is_borrower() {
+        // The descriptor is the child's, and what stands behind it its parent's.
+        return call!(original "close", (fd: c_int) -> c_int);
+    }
     // It is closed as a descriptor on the way, and then it is none of ours any more.
     if remove(fd) {
         return call!(of_librdmacm "rclose", (fd: c_int) -> c_int);

@@ -8,13 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use pumice_device::check::Finding;
 use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
 use pumice_device::settings::Marks;
+use pumice_device::system::lineage::PerProcess;
 use pumice_device::system::output_file::{OutputFile, on_standard_error, open_private, whole_lines};
 
 use super::options::CheckOptions;
 use super::stack;
 
 /// What the devices of this process have found, by the file of their report: they share it.
-static REPORTS: Mutex<BTreeMap<PathBuf, Report>> = Mutex::new(BTreeMap::new());
+static REPORTS: PerProcess<Mutex<BTreeMap<PathBuf, Report>>> = PerProcess::new(|_| Mutex::default());
 
 #[derive(Default)]
 struct Report {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use pumice_device::check::MAX_FRAMES;
 use pumice_device::check::report::Frame;
+use pumice_device::system::lineage::PerProcess;
 
 /// Frames that are looked at: those of the device come first.
 const MAX_DEPTH: usize = 128;
@@ -20,7 +21,7 @@ const BEFORE_MAIN: [&str; 4] =
     ["std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "__libc_start", "_start"];
 
 /// Whether a return address is one of the device's or of the standard library.
-static KNOWN: LazyLock<Mutex<HashMap<u64, bool>>> = LazyLock::new(Mutex::default);
+static KNOWN: PerProcess<Mutex<HashMap<u64, bool>>> = PerProcess::new(|_| Mutex::default());
 
 /// Looks for symbols once, outside of all locks: the first time takes long.
 pub(super) fn prepare() {

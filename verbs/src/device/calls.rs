@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pumice_device::event::Topics;
-use pumice_device::hca::{CallEnd, Hca};
+use pumice_device::hca::{CallEnd, Hca, HcaError};
 use pumice_transport::wire::Qpn;
 
 use super::Device;
@@ -54,12 +54,15 @@ impl Device {
     /// Makes a call, past the gate.
     ///
     /// # Errors
-    /// What the call answers; `Planned`, `DeviceLost`.
+    /// What the call answers; `Planned`, `DeviceLost`; `Refused` in a process that was forked from the device's.
     pub(crate) fn call<T, E: Refusal>(
         &self,
         call: Call,
         run: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
+        if !self.hca().is_own() {
+            return Err(VerbsError::refused("device")(HcaError::Inherited).into());
+        }
         let gate = self.hca().calls();
         let entered = gate.enter(call.name, || self.hca().ordinal_of(call.qpn?));
         self.take_time(entered.delay_ns);

@@ -128,8 +128,9 @@ impl Device {
         self.0.check.as_ref().map(|check| check.findings()).unwrap_or_default()
     }
 
+    /// A forked child tells nothing of what is its parent's.
     pub(crate) fn check(&self) -> Option<&Arc<Check>> {
-        self.0.check.as_ref()
+        self.0.check.as_ref().filter(|_| self.0.hca.is_own())
     }
 
     /// Device name.
@@ -229,6 +230,9 @@ impl Device {
 
     /// Ends a registration. The memory is freed once no peer can reach it.
     pub(crate) fn deregister(&self, region: Handle, buffer: Option<Buffer>) {
+        if !self.0.hca.is_own() {
+            return;
+        }
         if self.0.hca.dereg_mr(region).is_err()
             && let Some(buffer) = buffer
         {
@@ -239,6 +243,9 @@ impl Device {
     /// A window was freed: orphaned memory may be freed as well.
     pub(crate) fn free_orphans(&self) {
         let hca = &self.0.hca;
+        if !hca.is_own() {
+            return;
+        }
         self.0.orphans().retain(|(region, _)| hca.dereg_mr(*region).is_err());
     }
 }
@@ -251,6 +258,11 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.hca.is_own() {
+            // A forked child's copy.
+            std::mem::forget((self.check.take(), std::mem::take(&mut self.orphans)));
+            return;
+        }
         if let Some(check) = &self.check {
             check.end();
         }

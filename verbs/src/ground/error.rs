@@ -367,6 +367,7 @@ fn refused_remedy(error: &HcaError) -> &'static str {
     match error {
         HcaError::Resource(_) | HcaError::Entry { .. } => "correct what it names",
         HcaError::UnknownQueuePair { .. } => "make another one",
+        HcaError::Inherited => "open a device in the child",
         HcaError::Modify { error, .. } => match error {
             ModifyError::UnknownState { .. }
             | ModifyError::NoTransition { .. }

@@ -245,6 +245,9 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // All its users held it alive. Blocks while another thread is between getting an event and
         // acknowledging it, which is inside `CompletionChannel::wait`.
+        if !self.hca.is_own() {
+            return;
+        }
         if let Some(check) = self.device.check() {
             check.cq_destroyed(address_of(&self.queue), self.queue.handle().index);
         }

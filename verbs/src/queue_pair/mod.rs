@@ -265,6 +265,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.hca.is_own() {
+            // A forked child's copy.
+            return;
+        }
         let groups = std::mem::take(&mut *self.groups());
         for group in groups {
             let _ = self.hca.detach_mcast(self.qpn, group);

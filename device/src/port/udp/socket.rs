@@ -5,12 +5,12 @@ use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::OnceLock;
 
 use libc::c_int;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::message::{self, Control};
+use crate::system::lineage::Settled;
 
 /// TTL and traffic class the sockets are set to; other values cost a control message per send.
 pub(super) const DEFAULT_HOP_LIMIT: u8 = 64;
@@ -216,7 +216,7 @@ pub(super) fn set(fd: RawFd, level: c_int, name: c_int, value: c_int) -> io::Res
 /// How many packets the kernel cuts a send into: 128, 64 before Linux 6.9, 1 without UDP_SEGMENT. Tried once
 /// per process, on a socket of the loopback interface.
 pub(super) fn max_segments() -> usize {
-    static MEASURED: OnceLock<usize> = OnceLock::new();
+    static MEASURED: Settled<usize> = Settled::new();
     *MEASURED.get_or_init(|| {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         let Some(socket) = loopback.iter().find_map(|&address| UdpSocket::bind((address, 0)).ok()) else {

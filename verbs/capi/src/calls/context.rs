@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::ground::abi::ibv_context;
 use crate::ground::gate::{About, context_closed};
-use crate::ground::handles::{forget_all_of, take_back};
+use crate::ground::handles::{forget_all_of, is_inherited, take_back};
 use crate::ground::outcome::status_of;
 use crate::objects::adapter::release;
 use crate::objects::context::Context;
@@ -14,12 +14,12 @@ use crate::objects::memory_window;
 /// Closes a device; what was made on it and not destroyed goes with it.
 pub(crate) extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     status_of(About::of(context), || {
-        let open = Context::of(context)?;
-        let adapter = Arc::clone(open.adapter());
-        if adapter.is_inherited() {
-            // The parent's: its threads are not here to be waited for, and its objects are in use there.
+        if is_inherited::<Context>(context) {
+            // A child gives up its copy, and its parent goes on with the device.
             return Ok(());
         }
+        let open = Context::of(context)?;
+        let adapter = Arc::clone(open.adapter());
         // Acknowledgements that are owed leave before the socket closes.
         adapter.hca().drive_out();
         adapter.distributor().unregister(context);

@@ -46,12 +46,12 @@ pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device)
 }
 
 pub(crate) extern "C" fn ibv_get_device_name(device: Trusted<'_, ibv_device>) -> *const c_char {
-    device.optional::<Device>().map_or(ptr::null(), Device::name_pointer)
+    device.of_any_process::<Device>().map_or(ptr::null(), Device::name_pointer)
 }
 
 /// In network order.
 pub(crate) extern "C" fn ibv_get_device_guid(device: Trusted<'_, ibv_device>) -> u64 {
-    device.optional::<Device>().map_or(0, |device| u64::from_ne_bytes(device.guid()))
+    device.of_any_process::<Device>().map_or(0, |device| u64::from_ne_bytes(device.guid()))
 }
 
 /// -1, which the manual page has for a kernel that gives no indexes: programs ask the kernel about the device

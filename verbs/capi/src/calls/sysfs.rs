@@ -3,7 +3,8 @@
 use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::OnceLock;
+
+use pumice_device::system::lineage::Settled;
 
 use crate::ground::arguments::{OutBytes, Text};
 use crate::ground::errno::{Errno, INVALID};
@@ -11,7 +12,7 @@ use crate::ground::outcome::number;
 use crate::objects::device::devices;
 
 pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
-    static PATH: OnceLock<std::ffi::CString> = OnceLock::new();
+    static PATH: Settled<std::ffi::CString> = Settled::new();
     PATH.get_or_init(|| {
         let mut path = std::env::var_os("SYSFS_PATH").unwrap_or_else(|| "/sys".into()).as_bytes().to_owned();
         path.retain(|byte| *byte != 0);

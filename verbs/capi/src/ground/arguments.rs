@@ -13,7 +13,7 @@
 //! | [`OutBytes`] | writes memory | only with the length 0 |
 //! | [`Text`] | reads text that ends with NUL | as `In` |
 //! | [`Lasting`] | registers memory | as any address |
-//! | [`Trusted`] | uses an object on the data path | `held` refuses |
+//! | [`Trusted`] | uses an object on the data path | `held` refuses, and a parent's |
 //!
 //! An exported function with such parameters is a safe function without a single unsafe block:
 //!
@@ -41,7 +41,8 @@ use std::marker::PhantomData;
 use std::{ptr, slice};
 
 use super::errno::{Errno, INVALID};
-use super::handles::{Held, permits_trust};
+use super::handles::{Held, OfProcess, permits_trust};
+use super::inherited;
 
 /// A pointer type of C with a lifetime, which can be copied.
 macro_rules! argument {
@@ -95,7 +96,7 @@ argument! {
 }
 argument! {
     /// An object of this library, where there is no time to look it up: the data path. It is not checked but
-    /// for NULL, and in checked programs for what they have destroyed.
+    /// for NULL, for being of this process, and in checked programs for what they have destroyed.
     Trusted(*mut T)
 }
 
@@ -457,21 +458,27 @@ impl<'a, C> Trusted<'a, C> {
     /// The object.
     ///
     /// # Errors
-    /// EINVAL: it is null. ENOENT: the program is checked, and has destroyed it.
+    /// EINVAL: it is null, or of the process that this one was forked from. ENOENT: the program is checked, and
+    /// has destroyed it.
     #[inline]
-    pub(crate) fn held<T: Held<C = C>>(self) -> Result<&'a T, Errno> {
+    pub(crate) fn held<T: OfProcess<C = C>>(self) -> Result<&'a T, Errno> {
         permits_trust(self.0)?;
-        self.object().ok_or(INVALID)
+        match self.of_any_process::<T>() {
+            Some(object) if object.generation().is_own() => Ok(object),
+            Some(_) => Err(inherited::refuse(T::KIND)),
+            None => Err(INVALID),
+        }
     }
 
-    /// As [`Trusted::held`]; none for NULL, or if it would be refused.
+    /// As [`Trusted::held`]; none where that is refused.
     #[inline]
-    pub(crate) fn optional<T: Held<C = C>>(self) -> Option<&'a T> {
-        permits_trust(self.0).ok().and_then(|()| self.object())
+    pub(crate) fn optional<T: OfProcess<C = C>>(self) -> Option<&'a T> {
+        self.held().ok()
     }
 
+    /// One that a forked child may use as its parent does: it never changes. None for NULL.
     #[inline]
-    fn object<T: Held<C = C>>(self) -> Option<&'a T> {
+    pub(crate) fn of_any_process<T: Held<C = C>>(self) -> Option<&'a T> {
         // SAFETY: null, or a structure of this library's, which is the beginning of its object, and the
         // program does not destroy the object while it uses it.
         unsafe { self.0.cast::<T>().as_ref() }

@@ -1,14 +1,13 @@
 //! What the environment sets for this process (the PUMICE_* variables).
 
-use std::sync::OnceLock;
-
 use pumice_device::settings::{SettingError, Settings};
+use pumice_device::system::lineage::Settled;
 
 /// The settings of this process, read when they are first asked for.
 ///
 /// # Errors
 /// One is wrong.
 pub(crate) fn settings() -> Result<&'static Settings, &'static SettingError> {
-    static SETTINGS: OnceLock<Result<Settings, SettingError>> = OnceLock::new();
+    static SETTINGS: Settled<Result<Settings, SettingError>> = Settled::new();
     SETTINGS.get_or_init(Settings::from_environment).as_ref()
 }

@@ -11,12 +11,15 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use pumice_device::system::lineage::Generation;
+
 use super::abi::ibv_context;
 use super::check;
 use super::errno::{Errno, INVALID};
 use super::gate::{current, given_back, handed_out, left_behind, permits};
+use super::inherited;
 pub(crate) use super::register::Identity;
-use super::register::{Entry, MAX_DESTROYED, register};
+use super::register::{self, Entry, MAX_DESTROYED, register};
 
 /// An object of ours behind a C pointer.
 ///
@@ -41,10 +44,17 @@ pub(crate) trait Listed: Held + Any + Send + Sync {
     fn identity(c: &Self::C) -> Identity;
 }
 
+/// An object of the data path, which is found without the register.
+pub(crate) trait OfProcess: Listed {
+    /// That of the process that made it.
+    fn generation(&self) -> Generation;
+}
+
 /// The object behind a program's pointer, if there is one.
 ///
 /// # Errors
-/// EINVAL: it is null. ENOENT: no object of this kind is there (any more), or its structure is not as it was.
+/// EINVAL: it is null, or of the process that this one was forked from. ENOENT: no object of this kind is there
+/// (any more), or its structure is not as it was.
 pub(crate) fn live<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
     if pointer.is_null() {
         return Err(INVALID.because(|| format!("a null pointer was given where a {} belongs", T::KIND)));
@@ -60,6 +70,12 @@ pub(crate) fn live<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
     }
     permits(if made.context == 0 { address } else { made.context })?;
     Ok(object)
+}
+
+/// Whether the object behind a program's pointer is none of this process's, but of one that it was forked
+/// from.
+pub(crate) fn is_inherited<T: Listed>(pointer: *mut T::C) -> bool {
+    find::<T>(pointer).is_none() && register::is_inherited(pointer.addr())
 }
 
 /// As [`live`], without a sentence in the log.
@@ -115,6 +131,9 @@ fn identity_of<T: Listed>(object: &Arc<T>) -> Identity {
 fn absent(kind: &str, address: usize, found: Option<&str>) -> Errno {
     let call = current().map_or("a call", |made| made.call);
     check::tell(|checker| checker.used(address as u64, call));
+    if found.is_none() && register::is_inherited(address) {
+        return inherited::refuse(kind);
+    }
     Errno(libc::ENOENT).because(|| match found {
         Some(found) => format!("{address:#x} is a {found}, but a {kind} belongs here"),
         None => {

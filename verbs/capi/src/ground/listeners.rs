@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pumice_device::event::{Event, Subscribers, Topics};
 use pumice_device::faults::calls::{CallFate, CallFired, CallKey};
-
-use crate::ground::process::own_process;
+use pumice_device::system::lineage::PerProcess;
 
 /// Events that wait for a device; later ones are lost.
 const MOST_EARLY: usize = 64;
@@ -27,13 +26,12 @@ struct State {
     devices: BTreeMap<usize, Weak<Subscribers>>,
     /// What happened in this process to calls about devices that were not opened yet, and about none in
     /// particular.
-    process: u32,
     early: Vec<(Option<usize>, Early)>,
 }
 
 struct Listeners(Mutex<State>);
 
-static LISTENERS: Listeners = Listeners::new();
+static LISTENERS: PerProcess<Listeners> = PerProcess::new(|_| Listeners::new());
 
 impl Early {
     fn of(event: &Event<'_>) -> Option<Early> {
@@ -83,7 +81,7 @@ impl State {
 
 impl Listeners {
     const fn new() -> Listeners {
-        Listeners(Mutex::new(State { devices: BTreeMap::new(), process: 0, early: Vec::new() }))
+        Listeners(Mutex::new(State { devices: BTreeMap::new(), early: Vec::new() }))
     }
 
     fn attach(&self, device: usize, events: &Arc<Subscribers>) {
@@ -96,7 +94,7 @@ impl Listeners {
                 .into_iter()
                 .partition::<Vec<_>, _>(|(of, _)| of.is_none_or(|of| of == device));
             state.early = others;
-            if state.process == own_process() { own } else { Vec::new() }
+            own
         };
         early.iter().for_each(|(_, one)| one.emit(events));
     }
@@ -114,10 +112,6 @@ impl Listeners {
         let Ok(mut state) = self.0.try_lock() else { return };
         let events = state.listeners_of(device);
         if events.is_none() {
-            if state.process != own_process() {
-                // What a fork's parent did is not the fork's.
-                (state.process, state.early) = (own_process(), Vec::new());
-            }
             if state.early.len() < MOST_EARLY
                 && let Some(early) = Early::of(event)
             {

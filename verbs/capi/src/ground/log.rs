@@ -4,15 +4,19 @@
 //! second, and how many were left out is said with the next one, or at exit.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::hash::Hasher as _;
 use std::io::Write as _;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fnv::FnvHasher;
 use pumice_device::ground::printable::printable;
 use pumice_device::settings::Log;
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::lineage::{PerProcess, Settled, own_process};
 use pumice_device::system::unsignalled::within_limit;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
@@ -81,7 +85,7 @@ pub(crate) fn take_logged() -> bool {
 /// try again.
 pub(crate) fn log_always(sentence: &str) {
     note_logged();
-    static SAID: Mutex<Option<String>> = Mutex::new(None);
+    static SAID: PerProcess<Mutex<Option<String>>> = PerProcess::new(|_| Mutex::new(None));
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.as_deref() != Some(sentence) {
         print_always(sentence);
@@ -97,15 +101,18 @@ pub(crate) fn print_always(sentence: &str) {
     // A program without stderr has chosen not to know. One call per line: lines of processes do not mix.
     // Plans, and names of other processes, are in sentences.
     let line = format!("pumice: {}\n", printable(sentence));
-    let _ = within_limit(|| std::io::stderr().write_all(line.as_bytes()));
+    // By the descriptor: the lock of Rust's standard error may be held by a thread that this child has not.
+    // SAFETY: a number, which this owner does not close.
+    let mut error = ManuallyDrop::new(unsafe { File::from_raw_fd(libc::STDERR_FILENO) });
+    let _ = within_limit(|| error.write_all(line.as_bytes()));
 }
 
 /// Prints a step of a trace, with its process and the time since the program first asked for the device.
 pub(crate) fn print_step(line: &str) {
-    static START: OnceLock<Instant> = OnceLock::new();
+    static START: Settled<Instant> = Settled::new();
     let since = START.get_or_init(Instant::now).elapsed();
     let (seconds, ns) = (since.as_secs(), since.subsec_nanos());
-    print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", std::process::id()));
+    print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", own_process()));
 }
 
 /// At exit: says how much was left out. Takes no lock that is held.
@@ -120,7 +127,7 @@ pub(crate) fn report_left_out() {
     }
 }
 
-static LIMITER: Mutex<Limiter> = Mutex::new(Limiter::new());
+static LIMITER: PerProcess<Mutex<Limiter>> = PerProcess::new(|_| Mutex::new(Limiter::new()));
 
 fn print_limited(sentence: &str) {
     let admission = LIMITER.lock().unwrap_or_else(PoisonError::into_inner).admit(sentence, Instant::now());

@@ -16,6 +16,7 @@ pub(crate) mod environment;
 pub(crate) mod errno;
 pub(crate) mod gate;
 pub(crate) mod handles;
+pub(crate) mod inherited;
 pub(crate) mod listeners;
 pub(crate) mod log;
 pub(crate) mod outcome;

@@ -9,6 +9,7 @@ use pumice_device::system::cancellation::Uncancelled;
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::{Errno, set_errno};
 use crate::ground::gate::{self, About, End, Passage, quietly};
+use crate::ground::inherited;
 use crate::ground::unlogged::{self, is_answer};
 
 /// Runs `call` behind the wall: a panic becomes EIO. The panic itself was reported by its hook.
@@ -52,7 +53,7 @@ const fn found<T>(_outcome: &T) -> bool {
 /// Runs `call` past the gate and behind the wall; the thread is not cancelled meanwhile.
 fn contained<T, C: FnOnce() -> Result<T, Errno>>(about: About, call: C) -> Result<T, Errno> {
     let _whole = Uncancelled::begin();
-    passed(gate::enter(type_name::<C>(), about), about, call, found)
+    passed(gate::enter_whole(type_name::<C>(), about), about, call, found)
 }
 
 /// Conventions for the data path, which makes no system call that is a cancellation point.
@@ -189,10 +190,13 @@ pub(crate) fn negative(call: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     })
 }
 
-/// For calls that cannot fail; a panic gives `otherwise`.
+/// For calls that cannot fail; a panic gives `otherwise`, and so does a child that may make no calls.
 #[inline]
 pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     let _whole = Uncancelled::begin();
+    if inherited::refuse_borrower().is_some() {
+        return otherwise;
+    }
     quietly(|| walled(|| Ok(call()))).unwrap_or(otherwise)
 }
 
@@ -204,12 +208,12 @@ pub(crate) mod sockets {
 
     /// A call of this name enters.
     fn enter(name: &'static str) -> Passage {
-        gate::enter(name, About::NOTHING)
+        gate::enter_whole(name, About::NOTHING)
     }
 
     /// As `enter`, of the data path.
     fn enter_data_path(name: &'static str) -> Passage {
-        if gate::lets_pass() { Passage::UNSEEN } else { enter(name) }
+        if gate::lets_pass() { Passage::UNSEEN } else { gate::enter(name, About::NOTHING) }
     }
 
     /// Runs a call past the gate. Errnos of sockets are answers, of which nothing is said.

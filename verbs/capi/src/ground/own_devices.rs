@@ -1,14 +1,16 @@
 //! Which device a context is of, and the names of the devices of a process that has several.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pumice_device::system::lineage::{PerProcess, Settled};
 
 use super::register::context_at;
 
-static NAMES: OnceLock<Vec<String>> = OnceLock::new();
+static NAMES: Settled<Vec<String>> = Settled::new();
 
 /// The places among the devices of the devices of open contexts, by the addresses of the contexts.
-static CONTEXTS: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+static CONTEXTS: PerProcess<Mutex<BTreeMap<usize, usize>>> = PerProcess::new(|_| Mutex::default());
 
 fn contexts() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -17,7 +19,7 @@ fn contexts() -> MutexGuard<'static, BTreeMap<usize, usize>> {
 /// The process has several devices with these names, in this order.
 pub(crate) fn name_devices(names: Vec<String>) {
     // The devices of a process stay the same.
-    let _ = NAMES.set(names);
+    NAMES.set(names);
 }
 
 /// The name of the device with this place among several.

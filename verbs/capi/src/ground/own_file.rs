@@ -3,13 +3,15 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::{Mutex, PoisonError};
 
+use pumice_device::system::lineage::PerProcess;
 use pumice_device::system::output_file::open_private;
 
-/// The process and its file, once there is one.
-pub(crate) type Written = Mutex<Option<(u32, PathBuf)>>;
+use super::process::own_process;
+
+/// The file of the process, once there is one.
+pub(crate) type Written = PerProcess<Mutex<Option<PathBuf>>>;
 
 /// The file of this process for a pattern; `close` lets go of what an earlier device of this process has
 /// open.
@@ -33,8 +35,8 @@ pub(crate) fn open_own_by(
     open: impl Fn(&Path) -> io::Result<File>,
 ) -> io::Result<(File, PathBuf)> {
     let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-    let own = process::id();
-    if let Some((_, path)) = written.as_ref().filter(|(process, _)| *process == own) {
+    let own = own_process();
+    if let Some(path) = &*written {
         close();
         let mut file = open(path)?;
         // Ours to write: another process that has the lock got it between two of our devices and has taken
@@ -61,7 +63,7 @@ pub(crate) fn open_own_by(
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
-    *written = Some((own, path.clone()));
+    *written = Some(path.clone());
     Ok((file, path))
 }
 

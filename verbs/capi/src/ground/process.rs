@@ -1,46 +1,14 @@
-//! Which process and thread this is. The C library asks the kernel at each call, and connections ask often.
+//! Which process and thread this is, and which processes objects are of.
 
 use std::cell::Cell;
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+pub(crate) use pumice_device::system::lineage::own_process;
 
 /// A thread, as the kernel numbers it.
 pub(crate) type Thread = libc::pid_t;
 
-/// Zero: not known, or forked since.
-static OWN: AtomicU32 = AtomicU32::new(0);
-/// Whether forks are noticed.
-static WATCHED: AtomicBool = AtomicBool::new(false);
-
 thread_local! {
     static OWN_THREAD: Cell<(u32, Thread)> = const { Cell::new((0, 0)) };
-}
-
-/// The number of the calling process.
-pub(crate) fn own_process() -> u32 {
-    match OWN.load(Ordering::Relaxed) {
-        0 => ask(),
-        known => known,
-    }
-}
-
-#[cold]
-fn ask() -> u32 {
-    extern "C" fn forked() {
-        OWN.store(0, Ordering::Relaxed);
-    }
-    static FORKS: Once = Once::new();
-    FORKS.call_once(|| {
-        // Without it, a number is kept that a child would take for its own: then better none is kept.
-        // SAFETY: the function takes and returns nothing, and may be called in a child at any time.
-        let watched = unsafe { libc::pthread_atfork(None, None, Some(forked)) } == 0;
-        WATCHED.store(watched, Ordering::Relaxed);
-    });
-    let own = std::process::id();
-    if WATCHED.load(Ordering::Relaxed) {
-        OWN.store(own, Ordering::Relaxed);
-    }
-    own
 }
 
 /// The number of the calling thread.

@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use pumice_device::system::lineage::PerProcess;
 
 use super::abi::ibv_context;
 
@@ -40,11 +42,22 @@ pub(super) struct Register {
 /// Destroyed objects whose memory is kept.
 pub(super) const MAX_DESTROYED: usize = 256;
 
-static REGISTER: Mutex<Register> = Mutex::new(Register { live: BTreeMap::new(), destroyed: VecDeque::new() });
+static REGISTER: PerProcess<Mutex<Register>> =
+    PerProcess::new(|_| Mutex::new(Register { live: BTreeMap::new(), destroyed: VecDeque::new() }));
 
 /// The register, locked.
 pub(super) fn register() -> MutexGuard<'static, Register> {
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the object at this address, which is none of this process, is of one that it was forked from.
+pub(super) fn is_inherited(address: usize) -> bool {
+    REGISTER.inherited().any(|register| match register.try_lock() {
+        Ok(register) => register.live.contains_key(&address),
+        Err(TryLockError::Poisoned(register)) => register.into_inner().live.contains_key(&address),
+        // A thread of the parent was changing it at the fork. What else would the child have got there?
+        Err(TryLockError::WouldBlock) => true,
+    })
 }
 
 /// The address of the context of the object at this address, if there is one that names it.

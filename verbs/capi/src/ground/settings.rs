@@ -1,9 +1,8 @@
 //! The settings and the profile of this process (the PUMICE_* variables).
 
-use std::sync::OnceLock;
-
 use pumice_device::profile::Profile;
 use pumice_device::settings::Settings;
+use pumice_device::system::lineage::Settled;
 
 use super::environment;
 use super::errno::{Errno, NOT_SUPPORTED};
@@ -25,7 +24,7 @@ pub(crate) fn settings() -> Result<&'static Settings, Errno> {
 /// # Errors
 /// It, or another setting, is wrong; that has been said on standard error.
 pub(crate) fn profile() -> Result<&'static Profile, Errno> {
-    static PROFILE: OnceLock<Result<Profile, Errno>> = OnceLock::new();
+    static PROFILE: Settled<Result<Profile, Errno>> = Settled::new();
     PROFILE.get_or_init(|| Ok(settings()?.load_profile()?)).as_ref().map_err(|errno| *errno)
 }
 

@@ -2,7 +2,8 @@
 //! (`pumice_device::settings`) say what it is like.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::capture;
@@ -32,6 +33,7 @@ use pumice_device::port::Link;
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{Log, MAX_DEVICES, Settings};
 use pumice_device::shuffle::ShuffleOptions;
+use pumice_device::system::lineage::PerProcess;
 use pumice_transport::types::WorkCompletion;
 
 /// What the contexts of a device share. Dropped with the last of them: the port is free again then.
@@ -39,8 +41,6 @@ pub(crate) struct Adapter {
     /// Stops before the HCA does.
     distributor: Distributor,
     hca: Arc<Hca>,
-    /// The process that opened it. A fork has its locks without its threads.
-    process: u32,
     loss: LossWatch,
     /// A queue that stays empty: polling it drives the HCA if no other thread does, and never waits.
     idle: Arc<CompletionQueue>,
@@ -125,17 +125,13 @@ impl Adapter {
         listeners::attach(device.index(), hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca, device.index()))?;
         let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
-        static FAREWELL: Once = Once::new();
-        // SAFETY: the object is never unmapped (it is linked with -z nodelete).
-        FAREWELL.call_once(|| unsafe {
-            libc::atexit(farewell);
-        });
-        Ok(Adapter { distributor, hca, loss, process: std::process::id(), idle })
-    }
-
-    /// Whether this process is a fork of the one that opened it.
-    pub(crate) fn is_inherited(&self) -> bool {
-        self.process != std::process::id()
+        // A fork child has it from its parent.
+        static HAS_FAREWELL: AtomicBool = AtomicBool::new(false);
+        if !HAS_FAREWELL.swap(true, Ordering::Relaxed) {
+            // SAFETY: the object is never unmapped (it is linked with -z nodelete).
+            unsafe { libc::atexit(farewell) };
+        }
+        Ok(Adapter { distributor, hca, loss, idle })
     }
 
     /// At exit: sends what is owed, and writes out what waits.
@@ -234,7 +230,7 @@ fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
 }
 
 /// The adapter of each device that has an open context.
-static SHARED: Mutex<[Weak<Adapter>; MAX_DEVICES]> = Mutex::new([const { Weak::new() }; MAX_DEVICES]);
+static SHARED: PerProcess<Mutex<[Weak<Adapter>; MAX_DEVICES]>> = PerProcess::new(|_| Mutex::default());
 
 /// How long an exit waits for the log to be written to a slow terminal.
 const LOG_PATIENCE: Duration = Duration::from_millis(100);
@@ -248,9 +244,7 @@ extern "C" fn farewell() {
             Err(_) => Vec::new(),
         };
         for adapter in open {
-            if !adapter.is_inherited() {
-                adapter.say_goodbye();
-            }
+            adapter.say_goodbye();
             // Dropping it would wait for threads.
             std::mem::forget(adapter);
         }
@@ -266,15 +260,11 @@ pub(crate) fn adapter(index: usize) -> Result<Arc<Adapter>, Errno> {
     let mut all = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     let shared = all.get_mut(index).ok_or(INVALID)?;
     if let Some(adapter) = shared.upgrade() {
-        if adapter.is_inherited() {
-            std::mem::forget(adapter);
-        } else {
-            match adapter.life().loss() {
-                None => return Ok(adapter),
-                Some(Loss::Failed) => return Err(Errno(libc::EIO)),
-                // Its contexts keep it, and the device that is back is another one.
-                Some(Loss::Removed) => {}
-            }
+        match adapter.life().loss() {
+            None => return Ok(adapter),
+            Some(Loss::Failed) => return Err(Errno(libc::EIO)),
+            // Its contexts keep it, and the device that is back is another one.
+            Some(Loss::Removed) => {}
         }
     }
     if !is_present(index) {

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
+use pumice_device::system::lineage::Generation;
 use pumice_transport::path::Path;
 
 use super::usage::Use;
 use crate::ground::abi::{ibv_ah, ibv_context};
-use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
+use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, shown};
 
 /// An address handle.
 #[repr(C)]
 pub(crate) struct Ah {
     c: Shown<ibv_ah>,
+    generation: Generation,
     handle: Handle,
     domain: Handle,
     path: Arc<Path>,
@@ -32,6 +34,13 @@ impl Listed for Ah {
     }
 }
 
+impl OfProcess for Ah {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
 impl Ah {
     /// An address handle of a protection domain.
     pub(crate) fn new(
@@ -41,7 +50,8 @@ impl Ah {
         path: Arc<Path>,
         domain_use: Option<Use>,
     ) -> Ah {
-        Ah { c: Shown::new(c), handle, domain, path, _domain_use: domain_use }
+        let generation = Generation::own();
+        Ah { c: Shown::new(c), generation, handle, domain, path, _domain_use: domain_use }
     }
 
     pub(crate) const fn handle(&self) -> Handle {

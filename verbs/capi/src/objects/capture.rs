@@ -12,6 +12,7 @@ use pumice_device::opening::CaptureSource;
 use pumice_device::port::whole_blocks;
 use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, MAX_DEVICES, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::lineage::PerProcess;
 use pumice_device::system::output_file::OutputFile;
 
 use super::device::Device;
@@ -74,7 +75,7 @@ pub(crate) fn report(settings: &Settings) -> Option<ReportSource> {
 struct Shared(Arc<Mutex<BufWriter<OutputFile>>>);
 
 /// The writers of the devices.
-static CAPTURES_OUT: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+static CAPTURES_OUT: PerProcess<Mutex<Vec<Shared>>> = PerProcess::new(|_| Mutex::default());
 
 impl Shared {
     fn new(file: OutputFile) -> Shared {
@@ -133,7 +134,7 @@ pub(crate) fn report_refused(settings: &Settings, error: &io::Error) -> Errno {
 
 /// The file of this process for a device and a pattern ([`open_own`]).
 fn open_capture(device: usize, pattern: &Path) -> io::Result<(File, PathBuf)> {
-    static WRITTEN: [Written; MAX_DEVICES] = [const { Mutex::new(None) }; MAX_DEVICES];
+    static WRITTEN: [Written; MAX_DEVICES] = [const { PerProcess::new(|_| Mutex::new(None)) }; MAX_DEVICES];
     let written = WRITTEN.get(device).ok_or(io::ErrorKind::InvalidInput)?;
     open_own(pattern, written, close_unused)
 }

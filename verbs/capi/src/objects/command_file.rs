@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use pumice_device::hca::TargetRegistration;
 use pumice_device::memory::DeviceMemory;
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::system::lineage::PerProcess;
 
 use crate::ground::descriptors::{self, FileIdentity, identity};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
@@ -40,7 +41,6 @@ pub(crate) struct CommandFile {
     identity: FileIdentity,
     /// Made by another process, or by the one that this was forked from.
     foreign: bool,
-    process: u32,
     /// Place of its device among the devices.
     device: usize,
     owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
@@ -54,7 +54,7 @@ struct DeviceMemories {
 }
 
 /// Command files of the process that have contexts.
-static FILES: Mutex<Vec<Weak<CommandFile>>> = Mutex::new(Vec::new());
+static FILES: PerProcess<Mutex<Vec<Weak<CommandFile>>>> = PerProcess::new(|_| Mutex::default());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,9 +101,7 @@ impl CommandFile {
     pub(crate) fn of(descriptor: RawFd) -> Result<Arc<CommandFile>, Errno> {
         let identity = identity(descriptor)?;
         let known = lock(&FILES).iter().filter_map(Weak::upgrade).find(|file| file.identity == identity);
-        if let Some(file) = known
-            && file.process == std::process::id()
-        {
+        if let Some(file) = known {
             return Ok(file);
         }
         let name = fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap_or_default();
@@ -118,7 +116,6 @@ impl CommandFile {
         let file = Arc::new(CommandFile {
             identity,
             foreign,
-            process: std::process::id(),
             device,
             owned: Mutex::default(),
             device_memory: Mutex::default(),

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pumice_device::objects::completion_channel::{CompletionChannel, CqEvent};
+use pumice_device::system::lineage::Generation;
 
 use super::context::Context;
 use crate::ground::abi::{ibv_comp_channel, ibv_context};
 use crate::ground::cancellation::{RESTART, attempt_ends};
 use crate::ground::descriptors;
 use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
+use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, shown};
 
 /// A completion channel.
 #[repr(C)]
 pub(crate) struct Channel {
     c: Shown<ibv_comp_channel>,
+    generation: Generation,
     channel: Arc<CompletionChannel>,
 }
 
@@ -35,6 +37,13 @@ impl Listed for Channel {
     }
 }
 
+impl OfProcess for Channel {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
 impl Channel {
     /// A channel without queues.
     ///
@@ -43,7 +52,7 @@ impl Channel {
     pub(crate) fn new(context: *mut ibv_context) -> Result<Channel, Errno> {
         let channel = Arc::new(CompletionChannel::new()?);
         let c = ibv_comp_channel { context, fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
-        Ok(Channel { c: Shown::new(c), channel })
+        Ok(Channel { c: Shown::new(c), generation: Generation::own(), channel })
     }
 
     pub(crate) const fn channel(&self) -> &Arc<CompletionChannel> {

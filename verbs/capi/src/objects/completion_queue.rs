@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pumice_device::check::CqMade;
 use pumice_device::hca::{CqSetup, Hca};
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::system::lineage::Generation;
 use pumice_transport::types::WorkCompletion;
 
 use super::command_file::Owned;
@@ -17,7 +18,7 @@ use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
 use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::handles::{
-    Held, Identity, Listed, Room, Shown, hand_out_shared, live_or_none, show, shown,
+    Held, Identity, Listed, OfProcess, Room, Shown, hand_out_shared, live_or_none, show, shown,
 };
 use crate::ground::turn::Turn;
 use crate::ground::wall_clock::WallClock;
@@ -27,6 +28,7 @@ use crate::ground::zeroed::zeroed;
 #[repr(C)]
 pub(crate) struct Cq {
     c: Shown<ibv_cq_ex>,
+    generation: Generation,
     queue: Arc<CompletionQueue>,
     hca: Arc<Hca>,
     events: Arc<EventSource>,
@@ -77,6 +79,13 @@ pub(crate) struct Wanted {
     pub(crate) set_operations: fn(&mut ibv_cq_ex),
 }
 
+impl OfProcess for Cq {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
 impl Cq {
     /// Makes a completion queue: the program's pointer.
     ///
@@ -120,6 +129,7 @@ impl Cq {
         let handle = queue.handle().index;
         let pointer = hand_out_shared(&room.fill(Cq {
             c: Shown::new(c),
+            generation: Generation::own(),
             queue,
             hca: Arc::clone(hca),
             events,

@@ -2,11 +2,11 @@
 
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use pumice_device::profile::{DeviceDescription, PortProfile, Profile};
 use pumice_device::settings::record;
 use pumice_device::system::interface::interfaces;
+use pumice_device::system::lineage::Settled;
 use pumice_transport::types::Gid;
 
 use super::gid_entries::gid_entries_among;
@@ -118,7 +118,7 @@ fn set_text(field: &mut [c_char], text: &str) {
 /// # Errors
 /// A setting is wrong; that has been said on standard error.
 pub(crate) fn devices() -> Result<&'static [Device], Errno> {
-    static DEVICES: OnceLock<Result<Vec<Device>, Errno>> = OnceLock::new();
+    static DEVICES: Settled<Result<Vec<Device>, Errno>> = Settled::new();
     DEVICES.get_or_init(describe).as_deref().map_err(|errno| *errno)
 }
 

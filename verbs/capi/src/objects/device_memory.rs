@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use pumice_device::memory::DeviceMemory;
+use pumice_device::system::lineage::Generation;
 
 use super::context::Context;
 use crate::ground::abi::ibv_dm;
 use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
+use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, shown};
 
 /// Device memory of a program.
 #[repr(C)]
 pub(crate) struct Dm {
     c: Shown<ibv_dm>,
+    generation: Generation,
     memory: Arc<DeviceMemory>,
 }
 
@@ -29,9 +31,16 @@ impl Listed for Dm {
     }
 }
 
+impl OfProcess for Dm {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
 impl Dm {
-    pub(crate) const fn new(c: ibv_dm, memory: Arc<DeviceMemory>) -> Dm {
-        Dm { c: Shown::new(c), memory }
+    pub(crate) fn new(c: ibv_dm, memory: Arc<DeviceMemory>) -> Dm {
+        Dm { c: Shown::new(c), generation: Generation::own(), memory }
     }
 
     pub(crate) const fn memory(&self) -> &Arc<DeviceMemory> {

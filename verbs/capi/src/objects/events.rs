@@ -14,6 +14,7 @@ use pumice_device::hca::Hca;
 use pumice_device::objects::async_event::AsyncElement;
 use pumice_device::port::wait_readable;
 use pumice_device::system::event_pipe::EventPipe;
+use pumice_device::system::lineage::PerProcess;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
@@ -29,7 +30,7 @@ const LID_CHANGE: u32 = 11;
 const NUMBERS: u64 = 0xff_ffff;
 
 /// What events are about, of all objects that have any, by cookie.
-static SOURCES: Mutex<BTreeMap<u64, Weak<EventSource>>> = Mutex::new(BTreeMap::new());
+static SOURCES: PerProcess<Mutex<BTreeMap<u64, Weak<EventSource>>>> = PerProcess::new(|_| Mutex::default());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -2,14 +2,13 @@
 //! RoCE devices refuse it. With PUMICE_LID=1 the port has one all the same, the low 16 bits of its first
 //! address, and a LID means the address of the same network that ends so.
 
-use std::sync::OnceLock;
-
 use pumice_device::hca::Hca;
+use pumice_device::system::lineage::Settled;
 use pumice_transport::types::{AddressVector, Gid};
 
 /// Whether PUMICE_LID is set, to anything but nothing or 0.
 fn wanted() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
+    static WANTED: Settled<bool> = Settled::new();
     *WANTED.get_or_init(|| std::env::var_os("PUMICE_LID").is_some_and(|set| !set.is_empty() && set != "0"))
 }
 

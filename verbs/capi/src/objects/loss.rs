@@ -8,6 +8,7 @@ use pumice_device::event::{Event, Subscriber, Topics};
 use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{Hca, Presence};
 use pumice_device::settings::MAX_DEVICES;
+use pumice_device::system::lineage::{PerProcess, Settled};
 use pumice_transport::types::AsyncEventType;
 
 use crate::ground::gate::{Life, Loss};
@@ -19,8 +20,11 @@ enum Absence {
     ForEver,
 }
 
-/// The last absence of each device.
-static ABSENT: Mutex<[Option<Absence>; MAX_DEVICES]> = Mutex::new([None; MAX_DEVICES]);
+/// The last absence of each device. One that was pulled out of a parent is away from its child, too.
+static ABSENT: PerProcess<Mutex<[Option<Absence>; MAX_DEVICES]>> = PerProcess::new(|before| {
+    let known = before.and_then(|before| before.try_lock().ok().map(|absent| *absent));
+    Mutex::new(known.unwrap_or([None; MAX_DEVICES]))
+});
 
 fn absent() -> MutexGuard<'static, [Option<Absence>; MAX_DEVICES]> {
     ABSENT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,11 +110,11 @@ pub(crate) struct Told {
     pub(crate) address_changed: fn(usize),
 }
 
-static TOLD: OnceLock<Told> = OnceLock::new();
+static TOLD: Settled<Told> = Settled::new();
 
 /// From now on these are told, in a thread that holds no lock.
 pub(crate) fn tell(told: Told) {
-    let _ = TOLD.set(told);
+    TOLD.set(told);
 }
 
 /// The network's addresses lead to another adapter.

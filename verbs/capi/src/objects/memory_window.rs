@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
+use pumice_device::system::lineage::PerProcess;
 use pumice_transport::wire::Qpn;
 
 use super::context::Context;
@@ -75,7 +76,7 @@ struct Pending {
     hca: Arc<Hca>,
 }
 
-static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+static PENDING: PerProcess<Mutex<Vec<Pending>>> = PerProcess::new(|_| Mutex::default());
 /// How many there are, so that polling need not take the lock to find none.
 static PENDING_COUNT: AtomicUsize = AtomicUsize::new(0);
 

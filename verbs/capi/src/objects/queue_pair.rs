@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, TargetRegistration};
+use pumice_device::system::lineage::Generation;
 use pumice_transport::wire::Qpn;
 
 use super::context::Context;
@@ -14,13 +15,14 @@ use super::usage::Use;
 use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
 use crate::ground::errno::Errno;
 use crate::ground::gate::About;
-use crate::ground::handles::{Held, Identity, Listed, Shown, find_at, show, shown};
+use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, find_at, show, shown};
 use crate::ground::turn::Turn;
 
 /// A queue pair; all have room for the extended structure.
 #[repr(C)]
 pub(crate) struct Qp {
     c: Shown<ibv_qp_ex>,
+    generation: Generation,
     parts: Parts,
 }
 
@@ -54,9 +56,16 @@ impl Listed for Qp {
     }
 }
 
+impl OfProcess for Qp {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
 impl Qp {
-    pub(crate) const fn new(c: ibv_qp_ex, parts: Parts) -> Qp {
-        Qp { c: Shown::new(c), parts }
+    pub(crate) fn new(c: ibv_qp_ex, parts: Parts) -> Qp {
+        Qp { c: Shown::new(c), generation: Generation::own(), parts }
     }
 
     /// For the gate: a call is about this queue pair.

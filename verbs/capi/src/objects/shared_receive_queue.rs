@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
+use pumice_device::system::lineage::Generation;
 
 use super::context::Context;
 use super::events::EventSource;
 use super::usage::Use;
 use crate::ground::abi::{ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_xrcd};
 use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, shown};
+use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, shown};
 use crate::ground::zeroed::zero_is_valid;
 
 /// `struct ibv_srq` as OFED 1.x had it: more behind the members of today.
@@ -41,6 +42,7 @@ const _: () = assert!(
 #[repr(C)]
 pub(crate) struct Srq {
     c: Shown<ofed_srq>,
+    generation: Generation,
     hca: Arc<Hca>,
     handle: Handle,
     events: Arc<EventSource>,
@@ -60,15 +62,23 @@ impl Listed for Srq {
     }
 }
 
+impl OfProcess for Srq {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
 impl Srq {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         c: ofed_srq,
         hca: Arc<Hca>,
         handle: Handle,
         events: Arc<EventSource>,
         domain_use: Option<Use>,
     ) -> Srq {
-        Srq { c: Shown::new(c), hca, handle, events, _domain_use: domain_use }
+        let generation = Generation::own();
+        Srq { c: Shown::new(c), generation, hca, handle, events, _domain_use: domain_use }
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::ground::table::Handle;
+use pumice_device::system::lineage::PerProcess;
 
 use super::context::Context;
 use crate::ground::abi::{ibv_context, ibv_xrcd};
@@ -64,7 +65,7 @@ impl Xrcd {
 /// Addresses of the domains that were opened by OFED 1.x's call and are open. A program that has one was
 /// built with OFED's header, and its `struct ibv_qp_init_attr` ends with a domain; of another program nothing
 /// is known.
-static OPENED_BY_OFED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+static OPENED_BY_OFED: PerProcess<Mutex<BTreeSet<usize>>> = PerProcess::new(|_| Mutex::default());
 
 fn opened_by_ofed() -> MutexGuard<'static, BTreeSet<usize>> {
     OPENED_BY_OFED.lock().unwrap_or_else(PoisonError::into_inner)

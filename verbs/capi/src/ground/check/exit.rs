@@ -3,8 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::panic::catch_unwind;
 use std::ptr;
-use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use super::state::{CHECKER, is_on};
 use super::writer;
@@ -22,16 +21,17 @@ extern "C" fn note_status(status: c_int, _argument: *mut c_void) {
 
 /// From now on the exit status is noted.
 pub(super) fn watch() {
-    static WATCHED: Once = Once::new();
-    WATCHED.call_once(|| {
+    // A fork child has it from its parent.
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.swap(true, Ordering::Relaxed) {
         // SAFETY: the object is never unmapped (it is linked with -z nodelete).
         unsafe { on_exit(note_status, ptr::null_mut()) };
-    });
+    }
 }
 
 /// Runs after the functions of atexit(3) and the destructors of all that depends on this library.
 extern "C" fn last() {
-    if CHECKER.get().is_none() || !is_on() {
+    if CHECKER.if_made().is_none() || !is_on() {
         return;
     }
     let is_well = STATUS.load(Ordering::Relaxed) == 0;

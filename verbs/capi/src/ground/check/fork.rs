@@ -1,18 +1,29 @@
 //! Forks: the checker and the writer are whole in the child, which begins with nothing found.
+//!
+//! They are held over a fork, so that no other thread has one of them then. The child makes both anew (they
+//! are [`PerProcess`](pumice_device::system::lineage::PerProcess)), and its checker gets what the parent's
+//! knew.
 
 use std::cell::RefCell;
-use std::sync::{MutexGuard, Once};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use pumice_device::check::{Checker, set_holds_checker};
+use pumice_device::check::{Checker, holds_checker, set_holds_checker};
 
 use super::outputs::Outputs;
-use super::state::{checker, lock};
+use super::state::checker;
 use super::writer;
 
-/// Locks that are held over a fork, so that no other thread has one then.
+/// How long a fork waits for either. The signal handler that forks may have interrupted the thread that has
+/// it: the child's checker then knows nothing of the parent.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Locks that are held over a fork.
 struct Held {
     outputs: MutexGuard<'static, Outputs>,
-    checker: MutexGuard<'static, Checker>,
+    _checker: MutexGuard<'static, Checker>,
 }
 
 thread_local! {
@@ -21,33 +32,50 @@ thread_local! {
 
 /// From now on forks are noticed.
 pub(super) fn watch() {
-    static FORKS: Once = Once::new();
-    FORKS.call_once(|| {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if !WATCHED.swap(true, Ordering::Relaxed) {
         checker();
-        // SAFETY: the functions take and return nothing, and what the child's does is allowed there: it drops
-        // memory and releases locks that its only thread holds.
+        // SAFETY: the functions take and return nothing, and what the child's does is allowed there: it
+        // closes a descriptor and releases locks that its only thread holds.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
+    }
+}
+
+fn patiently<T>(lock: &'static Mutex<T>) -> Option<MutexGuard<'static, T>> {
+    let begun = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(held) => return Some(held),
+            Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::yield_now(),
+            Err(TryLockError::WouldBlock) => return None,
+        }
+    }
 }
 
 extern "C" fn before() {
-    let outputs = writer::lock();
+    if holds_checker() {
+        return;
+    }
+    let Some(outputs) = patiently(writer::outputs()) else { return };
     set_holds_checker(true);
-    let mut checker = lock();
+    let Some(mut checker) = patiently(checker()) else {
+        set_holds_checker(false);
+        return;
+    };
     checker.forks();
-    let _ = HELD.try_with(|held| held.replace(Some(Held { outputs, checker })));
+    let _ = HELD.try_with(|held| held.replace(Some(Held { outputs, _checker: checker })));
 }
 
 extern "C" fn in_parent() {
-    let _ = HELD.try_with(RefCell::take);
-    set_holds_checker(false);
+    if HELD.try_with(RefCell::take).ok().flatten().is_some() {
+        set_holds_checker(false);
+    }
 }
 
 extern "C" fn in_child() {
-    let held = HELD.try_with(RefCell::take).ok().flatten();
-    if let Some(Held { mut outputs, mut checker }) = held {
-        checker.forked();
-        outputs.forked();
+    if let Some(mut held) = HELD.try_with(RefCell::take).ok().flatten() {
+        held.outputs.close();
+        set_holds_checker(false);
     }
-    set_holds_checker(false);
 }

@@ -50,7 +50,7 @@ fn bounds_are(low: u64, high: u64) {
 
 /// Asks the checker, unless this thread has it, which then frees memory of its own.
 fn ask<T>(question: impl FnOnce(&mut Checker) -> T) -> Option<T> {
-    let checker = CHECKER.get().filter(|_| !holds_checker())?;
+    let checker = CHECKER.if_made().filter(|_| !holds_checker())?;
     for _ in 0..ATTEMPTS {
         let mut guard = match checker.try_lock() {
             Ok(guard) => guard,

@@ -52,9 +52,9 @@ pub(crate) fn is_gone(call: &str, address: usize) -> bool {
 /// The program makes a call, which is given the object at this address; 0 if none.
 pub(crate) fn enters(call: &'static str, address: usize) {
     threads::enters(call, address);
-    let mut may_crash = false;
-    tell(|checker| may_crash = checker.enters(call, address as u64));
-    if may_crash {
+    let mut must_be_written = false;
+    tell(|checker| must_be_written = checker.enters(call, address as u64));
+    if must_be_written {
         let _ = TOLD.try_with(|told| told.set(address));
         writer::write_now();
     }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
 use pumice_device::check::{Finding, Suppressions};
 use pumice_device::settings::{CheckSettings, Marks};
+use pumice_device::system::lineage::{PerProcess, own_process};
 use pumice_device::system::output_file::{OutputFile, whole_lines};
 
 use super::symbols;
@@ -57,7 +58,7 @@ impl Outputs {
     }
 
     fn open_report(&mut self) {
-        static WRITTEN: Written = Mutex::new(None);
+        static WRITTEN: Written = PerProcess::new(|_| Mutex::new(None));
         if self.report.is_some() {
             return;
         }
@@ -87,13 +88,9 @@ impl Outputs {
         !std::mem::replace(&mut self.has_thread, true)
     }
 
-    /// This is a child: its parent writes what was found before.
-    pub(super) fn forked(&mut self) {
-        self.entries.clear();
-        self.left_out = 0;
-        // The descriptor is the parent's too; closing the child's leaves its lock.
+    /// A child lets go of the report of its parent, which it has open as well.
+    pub(super) fn close(&mut self) {
         self.report = None;
-        (self.is_open, self.has_thread, self.is_marked, self.is_over) = (false, false, false, false);
     }
 
     /// Tells of what is new. `counts`: of all findings.
@@ -153,7 +150,7 @@ impl Outputs {
     fn about(&self, is_whole: bool) -> About {
         let program = std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned();
         let suppressed = self.entries.iter().filter(|entry| entry.is_none()).count() as u64;
-        About { program, process: std::process::id(), is_whole, suppressed, left_out: self.left_out }
+        About { program, process: own_process(), is_whole, suppressed, left_out: self.left_out }
     }
 
     fn append(&mut self, text: &str) {

@@ -3,9 +3,9 @@
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::sync::OnceLock;
 
 use pumice_device::check::MAX_FRAMES;
+use pumice_device::system::lineage::Settled;
 
 use super::known_stacks::{KnownStack, KnownStacks};
 use super::preload;
@@ -75,7 +75,7 @@ fn ask_for_stack() -> (u64, u64) {
 
 /// Where this library and its preload are in memory.
 fn own_ranges() -> &'static [Range<u64>; 2] {
-    static RANGES: OnceLock<[Range<u64>; 2]> = OnceLock::new();
+    static RANGES: Settled<[Range<u64>; 2]> = Settled::new();
     RANGES.get_or_init(|| [range_of((look_at as *const c_void).addr()), range_of(preload::function().addr())])
 }
 

@@ -1,10 +1,12 @@
 //! Whether programs are checked, and the checker.
 
+use std::mem;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::check::{Checker, OfDevice, holding};
 use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped, read_registered};
+use pumice_device::system::lineage::PerProcess;
 
 use super::{stack, waits};
 use crate::ground::environment;
@@ -16,7 +18,16 @@ const OFF: u8 = 1;
 const ON: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-pub(super) static CHECKER: OnceLock<Arc<Mutex<Checker>>> = OnceLock::new();
+/// In a child it knows what is the parent's.
+pub(super) static CHECKER: PerProcess<Arc<Mutex<Checker>>> = PerProcess::new(|before| {
+    // After a bare system call that forks, another thread of the parent may have it for ever.
+    let inherited = before.and_then(|before| before.try_lock().ok()).map(|mut known| {
+        let mut checker = mem::replace(&mut *known, new_checker());
+        checker.forked();
+        checker
+    });
+    Arc::new(Mutex::new(inherited.unwrap_or_else(new_checker)))
+});
 
 /// Whether programs are checked.
 #[inline]
@@ -40,22 +51,24 @@ fn decide() -> bool {
 
 /// The checker of this process.
 pub(super) fn checker() -> &'static Arc<Mutex<Checker>> {
-    CHECKER.get_or_init(|| {
-        let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
-        let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
-        let mut checker = Checker::new(stack::capture, looks_for_slow).with_switches(waits::outside);
-        if on_demand_is_available() {
-            checker.reads_memory_by(|ranges, out| read_mapped(own_process(), ranges, out));
-            // SAFETY: the checker asks for payload of requests that the device has taken, which lies in
-            // registered memory, and which the device itself copies now.
-            checker.reads_mapped_memory_by(|ranges, out| unsafe { read_registered(ranges, out) });
-        }
-        checker.knows_stacks_by(stack::own_stack);
-        if settings.is_some_and(|settings| settings.poisons) {
-            checker.poisons_by(fill_mapped);
-        }
-        Arc::new(Mutex::new(checker))
-    })
+    &CHECKER
+}
+
+fn new_checker() -> Checker {
+    let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
+    let looks_for_slow = settings.is_some_and(|settings| settings.looks_for_slow);
+    let mut checker = Checker::new(stack::capture, looks_for_slow).with_switches(waits::outside);
+    if on_demand_is_available() {
+        checker.reads_memory_by(|ranges, out| read_mapped(own_process(), ranges, out));
+        // SAFETY: the checker asks for payload of requests that the device has taken, which lies in
+        // registered memory, and which the device itself copies now.
+        checker.reads_mapped_memory_by(|ranges, out| unsafe { read_registered(ranges, out) });
+    }
+    checker.knows_stacks_by(stack::own_stack);
+    if settings.is_some_and(|settings| settings.poisons) {
+        checker.poisons_by(fill_mapped);
+    }
+    checker
 }
 
 pub(super) fn lock() -> MutexGuard<'static, Checker> {

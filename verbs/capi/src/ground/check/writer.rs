@@ -1,11 +1,12 @@
 //! What was found is written by a thread of its own, because finding symbols takes long.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pumice_device::check::{Checker, holding};
 use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::system::lineage::PerProcess;
 
 use super::asleep;
 use super::outputs::Outputs;
@@ -18,10 +19,15 @@ const TURNS_OF_LOOK: u64 = 4;
 /// How long an exit waits for the writer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-static OUTPUTS: LazyLock<Mutex<Outputs>> = LazyLock::new(|| Mutex::new(Outputs::new()));
+static OUTPUTS: PerProcess<Mutex<Outputs>> = PerProcess::new(|_| Mutex::new(Outputs::new()));
 
 /// What is written, which one thread has at a time; taken before the checker's lock.
-pub(super) fn lock() -> MutexGuard<'static, Outputs> {
+pub(super) fn outputs() -> &'static Mutex<Outputs> {
+    &OUTPUTS
+}
+
+/// The same, locked.
+fn lock() -> MutexGuard<'static, Outputs> {
     OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -2,18 +2,19 @@
 
 use std::io;
 use std::path::Path;
-use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::faults::ReportLine;
 use pumice_device::faults::calls::{CallFaults, CallFired};
+use pumice_device::system::lineage::PerProcess;
 use pumice_device::system::output_file::{OutputFile, Say, whole_lines};
 
 use crate::ground::log::print_always;
 use crate::ground::own_file::{Written, expand, open_own};
+use crate::ground::process::own_process;
 
 /// The report of this process, once it is open.
-static REPORT: Mutex<Option<(u32, OutputFile)>> = Mutex::new(None);
+static REPORT: PerProcess<Mutex<Option<OutputFile>>> = PerProcess::new(|_| Mutex::new(None));
 
 /// The report of faults of this process, by a handle of its own: what several handles write comes one after
 /// the other. That it cannot be written any more is said, by one of them.
@@ -21,10 +22,10 @@ static REPORT: Mutex<Option<(u32, OutputFile)>> = Mutex::new(None);
 /// # Errors
 /// It cannot be opened.
 pub(crate) fn fault_report(pattern: &Path) -> io::Result<OutputFile> {
-    static WRITTEN: Written = Mutex::new(None);
-    let own = process::id();
+    static WRITTEN: Written = PerProcess::new(|_| Mutex::new(None));
+    let own = own_process();
     let mut report = REPORT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, file)) = report.as_ref().filter(|(process, _)| *process == own) {
+    if let Some(file) = &*report {
         return file.another(say());
     }
     let (file, path) = open_own(pattern, &WRITTEN, || {})?;
@@ -37,7 +38,7 @@ pub(crate) fn fault_report(pattern: &Path) -> io::Result<OutputFile> {
     }
     let file = OutputFile::new(file, path, "the report of faults", whole_lines, say());
     let handle = file.another(say());
-    *report = Some((own, file));
+    *report = Some(file);
     handle
 }
 

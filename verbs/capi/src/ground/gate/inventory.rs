@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pumice_device::system::lineage::PerProcess;
+
 use super::current::current;
 use super::names::is_of_sockets;
 use crate::ground::check;
@@ -26,7 +28,7 @@ struct Inventory {
     left: Vec<Object>,
 }
 
-static INVENTORY: Mutex<Inventory> = Mutex::new(Inventory { held: BTreeMap::new(), left: Vec::new() });
+static INVENTORY: PerProcess<Mutex<Inventory>> = PerProcess::new(|_| Mutex::default());
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 
 fn lock() -> Option<MutexGuard<'static, Inventory>> {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_device::system::lineage::PerProcess;
+
 use super::current::current;
 use super::{names, watch};
 use crate::ground::errno::Errno;
@@ -50,7 +52,7 @@ impl Life {
 }
 
 /// The life of the device of each open context, by the address of the context.
-static CONTEXTS: Mutex<BTreeMap<usize, Arc<Life>>> = Mutex::new(BTreeMap::new());
+static CONTEXTS: PerProcess<Mutex<BTreeMap<usize, Arc<Life>>>> = PerProcess::new(|_| Mutex::default());
 
 fn contexts() -> MutexGuard<'static, BTreeMap<usize, Arc<Life>>> {
     CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner)

@@ -22,6 +22,7 @@ use pumice_device::faults::calls::{CallFaults, CallRules};
 use crate::ground::cancellation;
 use crate::ground::check;
 use crate::ground::errno::Errno;
+use crate::ground::inherited;
 
 pub(crate) use about::About;
 pub(crate) use current::current;
@@ -45,6 +46,14 @@ pub(super) struct Passage {
 impl Passage {
     /// Of a call that was not looked at.
     pub(super) const UNSEEN: Passage = Passage { is_outer: false, refused: None };
+}
+
+/// A call off the data path enters, as [`enter`] has it.
+pub(super) fn enter_whole(closure: &'static str, about: About) -> Passage {
+    match inherited::refuse_borrower() {
+        Some(errno) => Passage { is_outer: false, refused: Some(errno) },
+        None => enter(closure, about),
+    }
 }
 
 /// A call enters. `closure` is the name of the closure that it runs.

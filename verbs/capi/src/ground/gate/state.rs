@@ -10,6 +10,7 @@ use pumice_device::faults::Triggers;
 use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
 use pumice_device::ground::clock::Clock;
 use pumice_device::settings::Log;
+use pumice_device::system::lineage::PerProcess;
 
 use super::about::About;
 use super::current::Made;
@@ -23,11 +24,9 @@ use crate::ground::environment;
 use crate::ground::listeners;
 use crate::ground::log::{log_always, log_at, logs, print_always};
 use crate::ground::own_devices::name_of;
-use crate::ground::process::own_process;
 
 /// What is known of the calls of this process.
 struct State {
-    process: u32,
     names: Names,
     counts: Counts,
     faults: CallFaults,
@@ -64,7 +63,7 @@ impl Counts {
     }
 }
 
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: PerProcess<Mutex<Option<State>>> = PerProcess::new(|_| Mutex::new(None));
 
 fn lock() -> MutexGuard<'static, Option<State>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -73,11 +72,10 @@ fn lock() -> MutexGuard<'static, Option<State>> {
 /// The call of a closure enters: if it is a call of the program's that can fail, which one it is and what
 /// happens to it.
 pub(super) fn enter(closure: &'static str, about: About) -> Option<(Made, CallFate)> {
-    let process = own_process();
     let mut told = Vec::new();
     let entered = {
         let mut guard = lock();
-        let state = State::of(&mut guard, process);
+        let state = State::of(&mut guard);
         look_at(state.watch());
         state.enter(closure, about, &mut told)
     };
@@ -98,13 +96,13 @@ pub(super) fn take_back(made: &Made) {
 
 /// What rules of the plan wait for in this process.
 pub(crate) fn triggers() -> Arc<Triggers> {
-    Arc::clone(&State::of(&mut lock(), own_process()).triggers)
+    Arc::clone(&State::of(&mut lock()).triggers)
 }
 
 /// Changes the rules about calls while the program runs.
 pub(super) fn change(change: &mut dyn FnMut(&mut CallFaults)) {
     let mut guard = lock();
-    let state = State::of(&mut guard, own_process());
+    let state = State::of(&mut guard);
     change(&mut state.faults);
     state.begin_evidence();
     look_at(state.watch());
@@ -129,7 +127,7 @@ pub(super) fn listens() {
 /// The process ends. Takes no lock that is held: programs also exit from signal handlers.
 pub(super) fn farewell() {
     let Ok(mut guard) = STATE.try_lock() else { return };
-    let Some(state) = guard.as_mut().filter(|state| state.process == own_process()) else { return };
+    let Some(state) = guard.as_mut() else { return };
     if let Some(evidence) = &mut state.evidence {
         evidence.end(&state.faults);
     }
@@ -143,7 +141,7 @@ pub(super) fn farewell() {
 }
 
 impl State {
-    fn new(process: u32) -> State {
+    fn new() -> State {
         let settings = environment::settings().ok();
         let report = settings.and_then(|settings| settings.call_report.as_deref()).and_then(open_report);
         if report.is_some() {
@@ -155,17 +153,14 @@ impl State {
         let triggers = Triggers::new(&plan, &Clock::monotonic());
         let faults = CallFaults::new(&plan, &tag, &triggers);
         let (names, counts) = (Names::default(), Counts::default());
-        let mut state = State { process, names, counts, faults, triggers, report, evidence: None };
+        let mut state = State { names, counts, faults, triggers, report, evidence: None };
         state.begin_evidence();
         state
     }
 
     /// That of this process: a fork counts from the beginning.
-    fn of(known: &mut Option<State>, process: u32) -> &mut State {
-        if known.as_ref().is_some_and(|state| state.process != process) {
-            *known = None;
-        }
-        known.get_or_insert_with(|| State::new(process))
+    fn of(known: &mut Option<State>) -> &mut State {
+        known.get_or_insert_with(State::new)
     }
 
     /// Begins the report of faults, if there are rules and it has not begun.

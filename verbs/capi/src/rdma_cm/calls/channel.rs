@@ -43,7 +43,7 @@ pub(crate) extern "C-unwind" fn rdma_get_cm_event(
     blocking(c_int::from(TRY_AGAIN), || {
         attempt(About::NOTHING, || {
             let event = event.as_deref_mut().ok_or(INVALID)?;
-            let channel = channel.channel().ok_or(INVALID)?;
+            let channel = channel.channel()?.ok_or(INVALID)?;
             let next = next_event(&channel)?;
             let of = next.waiter().as_ptr().addr();
             let pointer = next.hand_out();

@@ -23,7 +23,7 @@ pub(crate) extern "C" fn rdma_create_id(
     number(|| {
         let id = id.ok_or(INVALID)?;
         tell_identifiers();
-        id.write(Id::create(channel.channel(), context, ps, None)?.hand_out());
+        id.write(Id::create(channel.channel()?, context, ps, None)?.hand_out());
         Ok(0)
     })
 }
@@ -77,7 +77,7 @@ pub(crate) fn destroy(id: &Arc<Id>, call: &str) -> Result<(), Errno> {
 /// waits until all events that the program has fetched are acknowledged.
 pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
     number_of(id.on(), || {
-        let (own, given) = (id.id()?, channel.channel());
+        let (own, given) = (id.id()?, channel.channel()?);
         let (synchronous, was_synchronous) = (given.is_none(), own.state().synchronous);
         if synchronous && was_synchronous {
             return Err(INVALID.because(|| "this identifier is synchronous already".to_owned()));

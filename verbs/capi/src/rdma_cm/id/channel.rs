@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pumice_device::gsi::CmChannel;
+use pumice_device::system::lineage::Generation;
 
 use super::acknowledgement::{Reader, Unacknowledged};
 use crate::ground::abi::{rdma_conn_param, rdma_event_channel, rdma_ud_param};
 use crate::ground::cancellation::{RESTART, attempt_ends};
 use crate::ground::errno::Errno;
 use crate::ground::gate::{given_back, handed_out};
+use crate::ground::inherited;
 use crate::ground::plain::PassedOn;
 use crate::ground::system_call;
 use crate::objects::device::devices;
@@ -22,6 +24,7 @@ use crate::objects::device::devices;
 #[repr(C)]
 pub(crate) struct Channel<I> {
     c: rdma_event_channel,
+    generation: Generation,
     poll: OwnedFd,
     /// The events of the first device, and of each other one.
     first: Arc<CmChannel>,
@@ -87,20 +90,35 @@ impl<I> Copy for ChannelPointer<I> {}
 
 impl<I> ChannelPointer<I> {
     /// The channel, if the pointer is not null.
-    pub(crate) fn channel(self) -> Option<Arc<Channel<I>>> {
+    ///
+    /// # Errors
+    /// EINVAL: it is of the process that this one was forked from.
+    pub(crate) fn channel(self) -> Result<Option<Arc<Channel<I>>>, Errno> {
         if self.0.is_null() {
-            return None;
+            return Ok(None);
         }
+        self.check_own()?;
         // SAFETY: the program's pointer came from `Channel::hand_out`, and what that counted is not given
         // back yet.
-        Some(unsafe {
+        Ok(Some(unsafe {
             Arc::increment_strong_count(self.0);
             Arc::from_raw(self.0)
-        })
+        }))
     }
 
-    /// Takes the program's channel back, if the pointer is not null.
+    /// Whether this process made the channel. The pointer is not null.
+    fn check_own(self) -> Result<(), Errno> {
+        // SAFETY: the program's pointer came from `Channel::hand_out`, and what that counted is not given
+        // back yet; a child has a copy.
+        let generation = unsafe { (*self.0).generation };
+        if generation.is_own() { Ok(()) } else { Err(inherited::refuse("event channel")) }
+    }
+
+    /// Takes the program's channel back, if the pointer is not null and the channel is this process's.
     pub(crate) fn take_back(self) -> Option<Arc<Channel<I>>> {
+        if !self.0.is_null() && self.check_own().is_err() {
+            return None;
+        }
         given_back(self.0.addr());
         // SAFETY: the pointer came from `Channel::hand_out`, and the program gives it back once.
         (!self.0.is_null()).then(|| unsafe { Arc::from_raw(self.0) })
@@ -125,6 +143,7 @@ impl<I> Channel<I> {
         }
         Ok(Arc::new(Channel {
             c: rdma_event_channel { fd: poll.as_raw_fd() },
+            generation: Generation::own(),
             poll,
             first,
             others,

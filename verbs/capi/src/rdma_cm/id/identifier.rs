@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libc::sockaddr_storage;
 use pumice_device::gsi::BindingId;
+use pumice_device::system::lineage::{Generation, PerProcess};
 use pumice_transport::cm::{CmPath, ListenerId, Served};
 use pumice_transport::mad::{CommId, Ece, PortSpace, TransportType};
 use pumice_transport::types::Gid;
@@ -18,6 +19,7 @@ use super::shared::{self, Shared, random, shared_at, shared_of};
 use crate::ground::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::{About, given_back, handed_out};
+use crate::ground::inherited;
 use crate::ground::plain::PassedOn;
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::address::lookup::AddressInfo;
@@ -34,6 +36,7 @@ pub(crate) type LocalEvent = channel::LocalEvent<Id>;
 pub(crate) struct Id {
     /// The structure that the program's pointer points at.
     pub(crate) c: Fields,
+    generation: Generation,
     state: Mutex<State>,
     unacknowledged: Unacknowledged,
 }
@@ -64,10 +67,13 @@ impl IdPointer {
     /// The identifier.
     ///
     /// # Errors
-    /// EINVAL: the pointer is null.
+    /// EINVAL: the pointer is null, or the identifier is of the process that this one was forked from.
     pub(crate) fn id(self) -> Result<Arc<Id>, Errno> {
         if self.0.is_null() {
             return Err(INVALID);
+        }
+        if !self.is_own() {
+            return Err(inherited::refuse("connection identifier"));
         }
         let id = self.0.cast_const().cast::<Id>();
         // SAFETY: the program's pointer came from `Id::hand_out`, and what that counted is not given back
@@ -78,8 +84,19 @@ impl IdPointer {
         })
     }
 
-    /// Takes the program's identifier back, if the pointer is not null.
+    /// Whether this process made the identifier. The pointer is not null.
+    fn is_own(self) -> bool {
+        let id = self.0.cast_const().cast::<Id>();
+        // SAFETY: the program's pointer came from `Id::hand_out`, and what that counted is not given back
+        // yet; a child has a copy.
+        unsafe { (*id).generation }.is_own()
+    }
+
+    /// Takes the program's identifier back, if the pointer is not null and the identifier is this process's.
     pub(crate) fn take_back(self) -> Option<Arc<Id>> {
+        if !self.0.is_null() && !self.is_own() {
+            return None;
+        }
         given_back(self.0.addr());
         let id = self.0.cast_const().cast::<Id>();
         // SAFETY: the pointer came from `Id::hand_out`, and the program gives it back once.
@@ -203,7 +220,12 @@ impl Id {
             address_info: None,
         };
         let unacknowledged = Unacknowledged::default();
-        let id = Arc::new(Id { c: Fields::new(c), state: Mutex::new(state), unacknowledged });
+        let id = Arc::new(Id {
+            c: Fields::new(c),
+            generation: Generation::own(),
+            state: Mutex::new(state),
+            unacknowledged,
+        });
         note(&id);
         id
     }
@@ -364,7 +386,8 @@ impl Id {
 }
 
 /// All identifiers, and how many there may be before those that are gone are forgotten.
-static ALL: Mutex<(Vec<Weak<Id>>, usize)> = Mutex::new((Vec::new(), LEAST_KNOWN));
+static ALL: PerProcess<Mutex<(Vec<Weak<Id>>, usize)>> =
+    PerProcess::new(|_| Mutex::new((Vec::new(), LEAST_KNOWN)));
 
 const LEAST_KNOWN: usize = 64;
 

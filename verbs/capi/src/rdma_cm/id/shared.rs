@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::gsi::CmChannel;
 use pumice_device::hca::Hca;
+use pumice_device::system::lineage::PerProcess;
 
 use super::objects;
 use crate::ground::abi::{ibv_context, ibv_pd};
@@ -124,7 +125,7 @@ pub(crate) fn all() -> Result<&'static [Shared], Errno> {
     Ok(store(each, Vec::new()))
 }
 
-static OPENING: Mutex<()> = Mutex::new(());
+static OPENING: PerProcess<Mutex<()>> = PerProcess::new(|_| Mutex::default());
 
 /// Stores what identifiers share from now on. What was stored before stays, because others may look at it.
 fn store(each: Vec<Shared>, gone: Vec<Shared>) -> &'static [Shared] {

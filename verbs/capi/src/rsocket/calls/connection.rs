@@ -4,12 +4,14 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use libc::socklen_t;
+use pumice_device::system::lineage::borrows_memory;
 
 use super::room::{RoomPointer, stream};
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::{Errno, NOT_SUPPORTED};
 use crate::ground::outcome::TRY_AGAIN;
 use crate::ground::outcome::sockets::{attempt, not_for_the_library, number};
+use crate::ground::system_call::close;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rsocket::parts::options::Options;
 use crate::rsocket::parts::reentry::{Inside, is_inside};
@@ -121,6 +123,11 @@ pub(crate) extern "C" fn rshutdown(descriptor: c_int, how: c_int) -> c_int {
 }
 
 pub(crate) extern "C" fn rclose(descriptor: c_int) -> c_int {
+    if borrows_memory() {
+        // A child of vfork that closes what it does not need: the socket is its parent's, and stays.
+        close(descriptor);
+        return 0;
+    }
     number(|| {
         let _inside = Inside::enter();
         match table::remove(descriptor).ok_or(Errno(libc::EBADF))? {

@@ -7,10 +7,11 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pumice_device::system::lineage::PerProcess;
+
 use super::reentry;
 use crate::ground::errno::Errno;
 use crate::ground::gate::quietly;
-use crate::ground::process::own_process;
 use crate::ground::system_call;
 
 /// What the thread does, which is the business of the sockets above.
@@ -25,13 +26,12 @@ pub(crate) struct Handlers {
 
 /// The thread of a process, and the descriptors that it waits on.
 struct EventThread {
-    process: u32,
     epoll: OwnedFd,
     /// Wakes the thread.
     wake: OwnedFd,
 }
 
-static THREAD: Mutex<Option<EventThread>> = Mutex::new(None);
+static THREAD: PerProcess<Mutex<Option<EventThread>>> = PerProcess::new(|_| Mutex::new(None));
 /// Stack of the thread; it calls into the device.
 const STACK_BYTES: usize = 1 << 20;
 /// There are sockets whose peers are probed.
@@ -68,7 +68,7 @@ pub(crate) fn probe_peers(handlers: Handlers) -> Result<(), Errno> {
 /// The descriptor is about to be closed. Closing would not be enough: a fork child may have a copy of it.
 pub(crate) fn unwatch(socket: RawFd) {
     let thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(own) = thread.as_ref().filter(|thread| thread.process == own_process()) {
+    if let Some(own) = &*thread {
         // The descriptor may never have been watched.
         let _ = system_call::epoll_change(own.epoll.as_fd(), libc::EPOLL_CTL_DEL, socket);
     }
@@ -77,7 +77,7 @@ pub(crate) fn unwatch(socket: RawFd) {
 /// The thread, locked; it is there then.
 fn started(handlers: Handlers) -> Result<MutexGuard<'static, Option<EventThread>>, Errno> {
     let mut thread = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    if thread.as_ref().is_none_or(|thread| thread.process != own_process()) {
+    if thread.is_none() {
         *thread = Some(EventThread::start(handlers)?);
     }
     Ok(thread)
@@ -91,8 +91,7 @@ impl EventThread {
         let started = without_signals(|| {
             std::thread::Builder::new().name("pumice-rsocket".to_owned()).stack_size(STACK_BYTES).spawn(
                 move || {
-                    // SAFETY: `THREAD` owns the descriptors; only a fork child, which does not have this
-                    // thread, ever replaces them there.
+                    // SAFETY: `THREAD` owns the descriptors, and keeps them as long as the process lives.
                     let (epoll, wake) =
                         unsafe { (BorrowedFd::borrow_raw(numbers.0), BorrowedFd::borrow_raw(numbers.1)) };
                     // What it does is none of the program's calls.
@@ -101,7 +100,7 @@ impl EventThread {
             )
         });
         match started {
-            Ok(_) => Ok(EventThread { process: own_process(), epoll, wake }),
+            Ok(_) => Ok(EventThread { epoll, wake }),
             Err(error) => Err(Errno(error.raw_os_error().unwrap_or(libc::EAGAIN))),
         }
     }

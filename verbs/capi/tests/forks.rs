@@ -1,0 +1,172 @@
+//! Children of programs that have a device: what they inherit does nothing in them, nothing hangs, and their
+//! parents' traffic goes on.
+
+mod kit;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const SENTENCE: &str = "belongs to the parent process, and this child process can do nothing with it: the \
+                        child must open the device anew";
+
+fn program(way: &str) -> Option<Command> {
+    let program = kit::compile("inherited")?;
+    let mut command = kit::on(kit::address(), program);
+    command.arg(way);
+    Some(command)
+}
+
+fn run(way: &str, wire: &str) {
+    let Some(mut command) = program(way) else { return };
+    let output = command.env("PUMICE_WIRE", wire).output().expect("timeout(1) runs");
+    let said = kit::succeeded(&format!("inherited {way}, {wire}"), &output);
+    assert!(said.contains(SENTENCE) || way == "borrowed", "{said}");
+}
+
+#[test]
+fn no_call_of_a_child_touches_what_it_inherited() {
+    run("calls", "auto");
+}
+
+#[test]
+fn no_call_of_a_child_touches_the_sockets_of_its_parent() {
+    run("calls", "udp");
+}
+
+#[test]
+fn a_child_opens_the_device_anew() {
+    for wire in ["auto", "udp"] {
+        run("opens", wire);
+    }
+}
+
+#[test]
+fn no_lock_of_another_thread_is_held_in_a_child() {
+    for wire in ["auto", "udp"] {
+        run("threads", wire);
+    }
+}
+
+#[test]
+fn a_child_of_vfork_changes_nothing_of_its_parent() {
+    run("borrowed", "auto");
+}
+
+/// The child says nothing, because the allocator of the C library may be locked in it.
+#[test]
+fn a_fork_by_a_bare_system_call_is_noticed() {
+    let Some(mut command) = program("bare") else { return };
+    let output = command.env("PUMICE_LOG", "off").output().expect("timeout(1) runs");
+    kit::succeeded("inherited bare", &output);
+}
+
+#[test]
+fn children_of_pythons_multiprocessing_open_the_device_anew() {
+    if !kit::exists("python3") {
+        return kit::skip("no python3");
+    }
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/multiprocessing_fork.py");
+    let mut command = kit::on(kit::address(), "python3");
+    let output = command.arg(program).arg(kit::object()).output().expect("timeout(1) runs");
+    assert!(kit::succeeded("multiprocessing", &output).contains("right"));
+}
+
+/// Exported calls that know no object of a process.
+const WITHOUT_OBJECTS: &[&str] = &[
+    "ibv_copy_ah_attr_from_kern",
+    "ibv_copy_path_rec_from_kern",
+    "ibv_copy_path_rec_to_kern",
+    "ibv_copy_qp_attr_from_kern",
+    "ibv_dofork_range",
+    "ibv_dontfork_range",
+    "ibv_event_type_str",
+    "ibv_fork_init",
+    "ibv_free_device_list",
+    "ibv_get_device_guid",
+    "ibv_get_device_index",
+    "ibv_get_device_list",
+    "ibv_get_device_name",
+    "ibv_get_sysfs_path",
+    "ibv_import_device",
+    "ibv_is_fork_initialized",
+    "ibv_node_type_str",
+    "ibv_open_device",
+    "ibv_port_state_str",
+    "ibv_rate_to_mbps",
+    "ibv_rate_to_mult",
+    "ibv_read_sysfs_file",
+    "ibv_register_driver",
+    "ibv_resolve_eth_l2_from_gid",
+    "ibv_wc_status_str",
+    "rdma_create_event_channel",
+    "rdma_event_str",
+    "rdma_free_devices",
+    "rdma_freeaddrinfo",
+    "rdma_get_devices",
+    "rdma_getaddrinfo",
+    "rpoll",
+    "rselect",
+    "rsocket",
+    "repoll_create",
+];
+
+/// Calls that the headers of Debian 12 lack, or that find their object as others of the list do.
+const AS_OTHERS: &[&str] = &[
+    "ibv_alloc_buf",
+    "ibv_export_buf_dmabuf_fd",
+    "ibv_free_buf",
+    "ibv_qp_to_qp_ex",
+    "ibv_query_port_speed",
+    "ibv_query_qp_data_in_order",
+    "ibv_reg_buf_mr",
+    "ibv_reg_mr_ex",
+    "rdma_create_ep",
+    "rdma_join_multicast_ex",
+    "rdma_query_addrinfo",
+    "rdma_resolve_addrinfo",
+    "rdma_write_cm_event",
+    "repoll_ctl",
+    "repoll_wait",
+];
+
+#[test]
+fn every_exported_call_is_made_in_a_child() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = |name: &str| fs::read_to_string(folder.join(name)).expect("a file of this crate");
+    let (source, exports) =
+        (text("tests/c/inherited.c"), text("symbols/ibverbs.txt") + &text("symbols/rdmacm.txt"));
+    let served = served(folder);
+    let mut missing = Vec::new();
+    for line in exports.lines() {
+        let name = line.split_ascii_whitespace().next().unwrap_or_default().trim_start_matches('_');
+        let is_call = ["ibv_", "rdma_", "r"].iter().any(|start| name.starts_with(start));
+        let is_known = WITHOUT_OBJECTS.contains(&name) || AS_OTHERS.contains(&name);
+        if is_call
+            && served.contains(&format!("fn {name}("))
+            && !is_known
+            && !source.contains(&format!("({name},"))
+        {
+            missing.push(name);
+        }
+    }
+    assert!(missing.is_empty(), "tests/c/inherited.c does not call {missing:?} in a child");
+}
+
+/// The text of all files that serve calls.
+fn served(folder: &Path) -> String {
+    let mut text = String::new();
+    let mut folders = vec![folder.join("src")];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).expect("a folder of this crate").map_while(Result::ok) {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                text += &fs::read_to_string(entry.path())
+                    .expect("a file of this crate")
+                    .replace("fn _ibv", "fn ibv");
+            }
+        }
+    }
+    text
+}
