@@ -48,7 +48,7 @@ static void refusals(void)
 	FAILS(ibv_post_send(qp, &wr, &bad), EINVAL);
 	init(qp);
 	to_rtr(qp, 0, IBV_QP_MIN_RNR_TIMER, EINVAL);
-	to_rtr(qp, 5, 0, EINVAL);
+	to_rtr(qp, 5, 0, ENODATA);
 }
 
 static void nobody_there(void)
