@@ -93,6 +93,49 @@ fn addresses_that_come_and_go_raise_gid_change_and_keep_the_places_of_others() {
     assert!(hca.port(1).unwrap().is_active());
 }
 
+/// What is at 10.78.0.1, with what its interface says of itself.
+fn at_the_cable() -> Option<Vec<GidEntry>> {
+    let address = IpAddr::V4(Ipv4Addr::new(10, 78, 0, 1));
+    let found = interfaces().ok()?;
+    let on = found.iter().find(|interface| interface.addresses.iter().any(|(own, _)| *own == address))?;
+    let mtu = Mtu::largest_for_link(on.mtu.try_into().ok()?)?;
+    Some(vec![GidEntry { carrier: on.carrier, ..GidEntry::new(address, &on.name, on.index, mtu) }])
+}
+
+#[test]
+fn a_cable_that_is_pulled_at_the_other_end_and_a_changed_mtu_are_noticed() {
+    // SAFETY: no memory is involved; only this thread, and those that it starts, move.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return skip("a network namespace of its own needs root");
+    }
+    if !ip("link set lo up") || !ip("link add v0 type veth peer name v1") {
+        return skip("the program ip(8) is not there, or the kernel has no veth");
+    }
+    for step in ["address add 10.78.0.1/24 dev v0", "link set v0 up", "link set v1 up"] {
+        assert!(ip(step), "{step}");
+    }
+    assert!(eventually(|| at_the_cable().is_some_and(|found| found[0].carrier)), "the cable is in");
+    let port = UdpPort::bind(&UdpConfig::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED))).unwrap();
+    let mut config = HcaConfig::new("pumice0", at_the_cable().unwrap());
+    config.gid_source = Some(Box::new(at_the_cable));
+    let hca = Hca::open(config, Box::new(port), Clock::monotonic()).unwrap();
+    assert_eq!((hca.port(1).unwrap().is_active(), hca.active_mtu()), (true, Mtu::Mtu1024));
+
+    assert!(ip("link set v1 down"));
+    assert_eq!(until(&hca, AsyncEventType::PortErr), [AsyncEventType::PortErr], "no GID has changed");
+    let cut = hca.port(1).unwrap();
+    assert!(!cut.is_active() && !cut.is_disabled() && index_of(&hca, "10.78.0.1") == Some(0));
+    assert!(ip("link set v1 up"));
+    assert_eq!(until(&hca, AsyncEventType::PortActive), [AsyncEventType::PortActive]);
+    assert!(hca.port(1).unwrap().is_active());
+
+    assert!(ip("link set v0 mtu 9000"));
+    assert!(eventually(|| hca.active_mtu() == Mtu::Mtu4096 && hca.active_mtu_of(1) == Mtu::Mtu4096));
+    assert!(ip("link set v0 mtu 1500"));
+    assert!(eventually(|| hca.active_mtu() == Mtu::Mtu1024));
+    assert!(hca.async_events().try_event().is_none(), "and no event tells of it");
+}
+
 /// Several changes are told by one event or by several.
 fn eventually(mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + Duration::from_secs(60);

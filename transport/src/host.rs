@@ -98,6 +98,10 @@ pub enum PeerProgress {
     Unknown,
     /// It lives on this host, is not stopped, and has not had a processor since: it cannot have answered.
     Starved,
+    /// This process has not taken all that came to it since: the answer may be among that.
+    Unread,
+    /// No process of this host has the peer's number: it has ended, or never was.
+    Absent,
 }
 
 /// The device, seen from a queue pair.

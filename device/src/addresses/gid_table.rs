@@ -24,13 +24,16 @@ pub struct GidEntry {
     pub port_num: u8,
     /// The first place of the table that it may have.
     pub first_index: u32,
+    /// The interface has a carrier.
+    pub carrier: bool,
 }
 
 impl GidEntry {
     /// The entry of an IP address, of port 1.
     pub fn new(ip: IpAddr, interface: &str, interface_index: u32, mtu: Mtu) -> GidEntry {
         let interface = interface.to_owned();
-        GidEntry { gid: Gid::from(ip), ip, interface, interface_index, mtu, port_num: 1, first_index: 0 }
+        let (port_num, first_index, carrier) = (1, 0, true);
+        GidEntry { gid: Gid::from(ip), ip, interface, interface_index, mtu, port_num, first_index, carrier }
     }
 
     /// The same of another port.
@@ -38,10 +41,18 @@ impl GidEntry {
     pub fn at_port(self, port_num: u8) -> GidEntry {
         GidEntry { port_num, ..self }
     }
+
+    /// Whether programs see the same of both: not what becomes of the interface.
+    fn is_same(&self, other: &GidEntry) -> bool {
+        *self == GidEntry { mtu: self.mtu, carrier: self.carrier, ..other.clone() }
+    }
 }
 
 /// Places that the files of sysfs show although they are empty, and whose moves these files follow.
 pub const SHOWN_GIDS: usize = 8;
+
+/// Places that a sentence lists.
+const MOST_LISTED: usize = 6;
 
 /// For each of the first places where its address was when the port began: 0 where it has not moved, else one
 /// more than the place; [`FROM_ELSEWHERE`] where that is none of the first places.
@@ -68,14 +79,14 @@ impl GidTable {
         GidTable { entries: Vec::new(), origins: Vec::new() }
     }
 
-    /// Adds an address at the first free place, or updates the interface and MTU of one that is
-    /// there. Returns whether anything changed (raise GID_CHANGE then).
+    /// Adds an address at the first free place, or updates the interface, carrier and MTU of one that is
+    /// there. Returns whether the table changed (raise GID_CHANGE then): MTU and carrier are not of the table.
     ///
     /// # Errors
     /// `NoMemory`: the table is full.
     pub fn add(&mut self, entry: GidEntry) -> Result<bool, ResourceError> {
         if let Some(known) = self.entries.iter_mut().flatten().find(|known| known.gid == entry.gid) {
-            let changed = *known != entry;
+            let changed = !known.is_same(&entry);
             *known = entry;
             return Ok(changed);
         }
@@ -159,9 +170,20 @@ impl GidTable {
     /// `Invalid`: the index is beyond the table. `NoData`: the place is empty.
     pub fn entry(&self, index: u32) -> Result<&GidEntry, ResourceError> {
         GidTable::check_index(index)?;
-        self.get(index).ok_or_else(|| ResourceError::NoData {
-            what: format!("GID index {index} has no address; `ibv_devinfo -v` lists those that have").into(),
-        })
+        let empty =
+            || format!("GID index {index} has no GID (ibv_query_gid gives :: for it); {}", self.listed());
+        self.get(index).ok_or_else(|| ResourceError::NoData { what: empty().into() })
+    }
+
+    /// The places that are not empty, as people read it.
+    fn listed(&self) -> String {
+        let named: Vec<String> =
+            self.iter().take(MOST_LISTED).map(|(index, entry)| format!("{index} ({})", entry.ip)).collect();
+        match self.iter().count().checked_sub(named.len()) {
+            _ if named.is_empty() => "no index of the port has one: it has no address".to_owned(),
+            Some(more @ 1..) => format!("those that have one are {} and {more} more", named.join(", ")),
+            _ => format!("those that have one are {}", named.join(", ")),
+        }
     }
 
     /// The entry at an index, if there is one.
@@ -254,7 +276,14 @@ mod tests {
     fn a_new_mtu_is_a_change() {
         let mut table = GidTable::new();
         assert_eq!(table.add(entry("10.0.0.1")), Ok(true));
-        assert_eq!(table.add(GidEntry { mtu: Mtu::Mtu4096, ..entry("10.0.0.1") }), Ok(true));
+        assert_eq!(
+            table.add(GidEntry { mtu: Mtu::Mtu4096, ..entry("10.0.0.1") }),
+            Ok(false),
+            "no change of GIDs"
+        );
+        assert_eq!(table.get(0).unwrap().mtu, Mtu::Mtu4096);
+        assert_eq!(table.add(GidEntry { carrier: false, ..entry("10.0.0.1") }), Ok(false));
+        assert_eq!(table.add(GidEntry { interface: "eth9".into(), ..entry("10.0.0.1") }), Ok(true));
         assert_eq!(table.entry(0).unwrap().mtu, Mtu::Mtu4096);
         assert_eq!(table.iter().count(), 1);
     }

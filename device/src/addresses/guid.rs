@@ -44,6 +44,7 @@ mod tests {
             name: "x".to_owned(),
             index: 1,
             up: true,
+            carrier: true,
             loopback: false,
             mtu: 1500,
             addresses: Vec::new(),

@@ -31,5 +31,5 @@ pub(crate) fn gid_entries(
 
 fn entry(ip: IpAddr, interface: &Interface) -> GidEntry {
     let mtu = u32::try_from(interface.mtu).ok().and_then(Mtu::largest_for_link).unwrap_or(Mtu::Mtu1024);
-    GidEntry::new(ip, &interface.name, interface.index, mtu)
+    GidEntry { carrier: interface.carrier, ..GidEntry::new(ip, &interface.name, interface.index, mtu) }
 }

@@ -20,6 +20,8 @@ pub struct DevicePort {
     pub gids: GidTable,
     /// Its partitions.
     pub pkeys: PkeyTable,
+    /// Longest path MTU, where it was chosen; else that of the interface of its first address.
+    chosen_mtu: Option<Mtu>,
     /// Longest path MTU.
     active_mtu: Mtu,
     /// It is down by a fault plan.
@@ -36,6 +38,7 @@ impl DevicePort {
         DevicePort {
             gids: GidTable::new(),
             pkeys,
+            chosen_mtu: None,
             active_mtu,
             is_down: false,
             is_cable_out: false,
@@ -43,9 +46,33 @@ impl DevicePort {
         }
     }
 
-    /// Whether it has an address, and no fault plan has taken it down: what `ibv_query_port` calls active.
+    /// Whether it has an address on an interface that has a carrier, and no fault plan has taken it down: what
+    /// `ibv_query_port` calls active.
     pub fn is_active(&self) -> bool {
-        !self.is_down && self.has_any()
+        !self.is_down && self.has_carrier()
+    }
+
+    /// Whether it has no address, which is what becomes of an interface that is taken down, or a fault plan has
+    /// taken it down.
+    pub fn is_disabled(&self) -> bool {
+        self.is_down || !self.has_any()
+    }
+
+    /// Whether it has an address on an interface that has a carrier.
+    pub fn has_carrier(&self) -> bool {
+        self.gids.iter().any(|(_, entry)| entry.carrier)
+    }
+
+    /// This is its longest path MTU, whatever its interface carries.
+    pub(crate) fn choose_mtu(&mut self, mtu: Option<Mtu>) {
+        self.chosen_mtu = mtu;
+        self.active_mtu = mtu.unwrap_or(self.active_mtu);
+    }
+
+    /// What the interfaces of its addresses carry may have changed.
+    pub(crate) fn follow_mtu(&mut self) {
+        let first = self.gids.iter().next().map(|(_, entry)| entry.mtu);
+        self.active_mtu = self.chosen_mtu.or(first).unwrap_or(self.active_mtu);
     }
 
     /// Whether no fault plan has pulled its cable.

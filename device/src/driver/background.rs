@@ -225,7 +225,7 @@ impl Environment for HostThread {
         }
         self.next_look_ns = now_ns.saturating_add(ADDRESS_LOOK_NS);
         if let Some(entries) = watch.changed() {
-            self.core.lock().resources.set_gids(entries);
+            self.core.lock().follow_addresses(entries, now_ns);
         }
     }
 

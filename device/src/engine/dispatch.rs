@@ -211,7 +211,12 @@ impl Receivers<'_> {
         if !packet.info().is_request {
             return;
         }
-        let reason = DropReason::UnknownQpn { destroyed: self.entries.queue_pairs.was_destroyed(qpn) };
+        let (process, own) = (qpn.process(), self.resources.process());
+        let reason = if process.is_of_process() && own.is_of_process() && process != own {
+            DropReason::NoProcess
+        } else {
+            DropReason::UnknownQpn { destroyed: self.entries.queue_pairs.was_destroyed(qpn) }
+        };
         let context =
             QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: u32::MAX };
         let cause = Cause::PacketDropped { source: arrival.flow.source, opcode, psn, reason };

@@ -62,6 +62,8 @@ pub(crate) struct Engine {
     reply: ReplyHabit,
     /// Polls in a row that did nothing because the port was quiet.
     passed_over: u32,
+    /// When the port had nothing more, last.
+    drained_ns: u64,
     pub(super) targets: SharedTargets,
     /// The port does what a fault plan decides.
     pub(super) is_armed: bool,
@@ -109,6 +111,7 @@ impl Engine {
             deferred_batches: 0,
             reply: ReplyHabit::default(),
             passed_over: 0,
+            drained_ns: 0,
             targets: SharedTargets::default(),
             is_armed: false,
             plight: Plight::default(),
@@ -145,6 +148,7 @@ impl Engine {
             targets.flush(&mut **port);
             any |= taken;
             if !more {
+                self.drained_ns = now_ns;
                 break;
             }
             if !taken {
@@ -483,7 +487,7 @@ impl Engine {
         while let Some(index) = self.deadlines.pop_due(now_ns) {
             let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
             if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-                let peer = peer_progress(&entry.qp, now_ns, &mut *self.port);
+                let peer = peer_progress(&entry.qp, now_ns, self.drained_ns, &mut *self.port);
                 let mut host = self.resources.host(checks.of_connections());
                 entry.qp.handle_timeout(now_ns, peer, &mut host);
                 self.touched.push(index);
@@ -568,9 +572,14 @@ impl Engine {
     }
 }
 
-/// What the group knows about the process of a peer that a queue pair is about to give up.
-fn peer_progress(qp: &QueuePair, now_ns: u64, port: &mut dyn Port) -> PeerProgress {
-    match (qp.doubts_peer_since_ns(now_ns), qp.peer(), port.group()) {
+/// What is known about a peer that a queue pair is about to give up: whether its answer may still lie here, as far
+/// as all was taken by `drained_ns`; else what the group knows about its process.
+fn peer_progress(qp: &QueuePair, now_ns: u64, drained_ns: u64, port: &mut dyn Port) -> PeerProgress {
+    let doubts = qp.doubts_peer_since_ns(now_ns);
+    if doubts.is_some() && qp.timer_due_ns().is_some_and(|due_ns| drained_ns < due_ns) {
+        return PeerProgress::Unread;
+    }
+    match (doubts, qp.peer(), port.group()) {
         (Some(since_ns), Some((address, qpn)), Some(group)) => {
             group.peer_progress(now_ns, Peer { address, process: qpn.process() }, since_ns)
         }

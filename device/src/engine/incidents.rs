@@ -4,6 +4,7 @@ use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
 use super::Engine;
+use crate::addresses::gid_table::GidEntry;
 use crate::faults::calls::CallKey;
 use crate::faults::{FIRST_PORT, Faults, Incident};
 use crate::objects::async_event::AsyncElement;
@@ -136,6 +137,33 @@ impl Engine {
         }
     }
 
+    /// The host's addresses and interfaces are these now. Whether GIDs changed.
+    pub(crate) fn follow_addresses(&mut self, entries: Vec<GidEntry>, now_ns: u64) -> bool {
+        let before = self.conditions(now_ns);
+        let changed = self.resources.set_gids(entries);
+        self.publish_other_than(&before, now_ns);
+        changed
+    }
+
+    /// Tells what ports are in, where it is not what is expected of them.
+    pub(crate) fn publish_conditions(&mut self, now_ns: u64) {
+        self.publish_other_than(&[], now_ns);
+    }
+
+    fn publish_other_than(&mut self, before: &[PortCondition], now_ns: u64) {
+        for (place, (port_num, condition)) in (FIRST_PORT..).zip(self.conditions(now_ns)).enumerate() {
+            if condition != before.get(place).copied().unwrap_or_default()
+                && let Some(group) = self.port.group()
+            {
+                group.publish_condition(port_num, &condition);
+            }
+        }
+    }
+
+    fn conditions(&self, now_ns: u64) -> Vec<PortCondition> {
+        (FIRST_PORT..).map_while(|port_num| self.condition(port_num, now_ns)).collect()
+    }
+
     /// None: the device has no such port.
     fn condition(&self, port_num: u8, now_ns: u64) -> Option<PortCondition> {
         let port = self.resources.ports.get(port_num)?;
@@ -147,7 +175,9 @@ impl Engine {
         });
         let (is_down, is_cable_out) = (port.is_down, !port.is_cable_in());
         let gid_origins = port.gids.origins();
-        Some(PortCondition { is_down, is_cable_out, speed, width, gone_for_ns, gid_origins })
+        // A port without addresses is shown as it was when the program began.
+        let lacks_carrier = port.has_any() && !port.has_carrier();
+        Some(PortCondition { is_down, is_cable_out, lacks_carrier, speed, width, gone_for_ns, gid_origins })
     }
 
     /// The device is gone: its queue pairs are flushed, as drivers do for a device that answers nothing.

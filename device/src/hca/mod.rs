@@ -10,6 +10,7 @@ mod error;
 mod memory;
 mod objects;
 mod owned_memory;
+mod paths;
 mod queue_pair;
 mod target;
 mod wait;
@@ -154,7 +155,6 @@ pub struct Hca {
     name: String,
     limits: Limits,
     congestion: Congestion,
-    active_mtu: Mtu,
     port_count: u8,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
@@ -204,12 +204,15 @@ impl Hca {
         resources.set_shuffle(shuffle);
         resources.set_number_base(config.process.number_base());
         resources.ports = ports(&config);
-        let (active_mtu, port_count) = (resources.ports.longest_mtu(), resources.ports.count());
+        let port_count = resources.ports.count();
         resources.port_counters = config.port_counters;
         for entry in config.gids {
             resources.ports.add(entry)?;
         }
         port.observe(&resources.counters);
+        if let (true, Some(group)) = (threaded, port.group()) {
+            group.clock_began(clock.origin_ns());
+        }
         let mut starts = Random::new(config.seed.unwrap_or_else(|| default_seed(threaded)));
         resources.set_first_key(starts.next_u64());
         let mut gsi =
@@ -218,7 +221,8 @@ impl Hca {
             gsi.set_own_addresses(resources.ports.entries().map(|(_, entry)| entry.gid).collect());
         }
         let queue_pairs = QueuePairs::new(starts.next_u64());
-        let engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone());
+        let mut engine = Engine::new(resources, queue_pairs, port, gsi, config.name.clone());
+        engine.publish_conditions(clock.now_ns());
         let core = Arc::new(Core::new(engine, clock)?);
         let background = if threaded {
             let watch = config.gid_source.and_then(|source| AddressWatch::new(source).ok());
@@ -231,7 +235,6 @@ impl Hca {
             name: config.name,
             limits: config.limits,
             congestion: config.congestion,
-            active_mtu,
             port_count,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),
@@ -259,15 +262,14 @@ impl Hca {
 
     /// Largest path MTU, of all ports.
     pub fn active_mtu(&self) -> Mtu {
-        self.active_mtu
+        self.core.lock().resources.ports.longest_mtu()
     }
 
-    /// Largest path MTU of a port.
+    /// Largest path MTU of a port; of all ports, if it has none with that number.
     pub fn active_mtu_of(&self, port_num: u8) -> Mtu {
-        if self.port_count == 1 {
-            return self.active_mtu;
-        }
-        self.core.lock().resources.ports.get(port_num).map_or(self.active_mtu, |port| port.active_mtu())
+        let engine = self.core.lock();
+        let ports = &engine.resources.ports;
+        ports.get(port_num).map_or_else(|| ports.longest_mtu(), DevicePort::active_mtu)
     }
 
     /// Ports, which are numbered from 1.
@@ -401,7 +403,9 @@ fn ports(config: &HcaConfig) -> Ports {
     let port = |port_num: u8, pkeys: &[u16]| {
         let first = config.gids.iter().find(|entry| entry.port_num == port_num);
         let mtu = config.active_mtu.or(first.map(|entry| entry.mtu)).unwrap_or(Mtu::Mtu1024);
-        DevicePort::new(PkeyTable::new(pkeys, config.limits.pkey_table_len), mtu)
+        let mut port = DevicePort::new(PkeyTable::new(pkeys, config.limits.pkey_table_len), mtu);
+        port.choose_mtu(config.active_mtu);
+        port
     };
     let mut ports = Ports::one(port(1, &config.pkeys));
     if let Some(pkeys) = &config.second_port {

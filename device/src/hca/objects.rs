@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, QpType, RecvRequest};
-use pumice_transport::wire::Qpn;
+use pumice_transport::wire::{Qpn, source_port};
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
 use crate::addresses::gid_table::GidEntry;
@@ -151,7 +151,13 @@ impl Hca {
     /// # Errors
     /// The vector leads nowhere, the PD is stale, the table is full.
     pub fn create_ah(&self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Arc<Path>), HcaError> {
-        Ok(self.core.lock().resources.create_ah(pd, vector)?)
+        let mut guard = self.core.lock();
+        let engine = &mut *guard;
+        let (handle, mut path) = engine.resources.create_ah(pd, vector)?;
+        // Datagrams have no second number; adapters send those without a label from the first port, too.
+        path.flow.source_port = source_port::from_flow_label(path.flow_label);
+        path.flow.source_port = engine.port.source_port(self.core.clock.now_ns(), &path.flow);
+        Ok((handle, Arc::new(path)))
     }
 
     /// Destroys an address handle; posted datagrams keep their path.
@@ -216,14 +222,14 @@ impl Hca {
     pub fn change_gid(&self, entry: GidEntry, present: bool) -> Result<bool, HcaError> {
         let mut engine = self.core.lock();
         let port_num = entry.port_num;
-        let had_any = engine.resources.ports.require(port_num)?.has_any();
+        let had_carrier = engine.resources.ports.require(port_num)?.has_carrier();
         let changed = if present {
             engine.resources.ports.add(entry)?
         } else {
             engine.resources.ports.get_mut(port_num).is_some_and(|port| port.gids.remove(entry.gid))
         };
         if changed {
-            engine.resources.raise_gid_change(port_num, had_any);
+            engine.resources.raise_gid_change(port_num, had_carrier);
         }
         Ok(changed)
     }
@@ -232,7 +238,7 @@ impl Hca {
     /// free.
     /// One GID_CHANGE if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {
-        self.core.lock().resources.set_gids(entries)
+        self.core.lock().follow_addresses(entries, self.core.clock.now_ns())
     }
 }
 

@@ -1,22 +1,21 @@
 //! Queue pairs: create, modify, query, destroy, post, poll.
 
-use pumice_transport::qp::{
-    AlternatePath, AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, ResolvedPath,
-};
-use pumice_transport::types::{Mtu, QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::Host;
+use pumice_transport::qp::{AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair};
+use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
+use super::paths::{Paths, empty_place};
 use super::{Hca, HcaError, TargetRegistration};
 use crate::addresses::gid_table::GidTable;
-use crate::addresses::pkey_table::PkeyTable;
 use crate::addresses::ports::{DevicePort, Ports};
-use crate::engine::{Acknowledge, QpEntry, read_limit_packets, window_limit_packets};
+use crate::engine::{Acknowledge, QpEntry};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
 use crate::memory::MappingCheck;
-use crate::objects::address_handle;
 use crate::objects::completion_queue::CompletionQueue;
-use crate::port::{Peer, Port};
+use crate::port::Peer;
 use crate::resources::{MappingCheckPolicy, QpSetup};
 
 /// What to make a queue pair of (`ibv_create_qp_ex`).
@@ -73,7 +72,7 @@ impl Hca {
             capacity: attached.capacity,
             signal_all: init.signal_all,
             has_srq: init.srq.is_some(),
-            port_mtu_bytes: self.active_mtu.bytes(),
+            port_mtu_bytes: engine.resources.ports.longest_mtu().bytes(),
             congestion: self.congestion.clone(),
         });
         let sharing = match engine.share(&qp) {
@@ -112,9 +111,9 @@ impl Hca {
     }
 
     /// The limits of a queue pair that is on a port; one that is not there is refused by its number.
-    fn modify_limits(&self, port: Option<&DevicePort>) -> ModifyLimits {
+    fn modify_limits(&self, ports: &Ports, port: Option<&DevicePort>) -> ModifyLimits {
         ModifyLimits {
-            active_mtu: port.map_or(self.active_mtu, DevicePort::active_mtu),
+            active_mtu: port.map_or_else(|| ports.longest_mtu(), DevicePort::active_mtu),
             max_rd_atomic_initiator: self.limits.max_init_rd_atomic,
             max_rd_atomic_target: self.limits.max_rd_atomic,
             pkey_table_len: port.map_or(1, |port| port.pkeys.len()),
@@ -147,24 +146,26 @@ impl Hca {
         let qp_type = entry.qp.qp_type();
         let port_num = port_after(&entry.qp, attributes, mask);
         let port = engine.resources.ports.get(port_num);
-        let limits = self.modify_limits(port);
+        let limits = self.modify_limits(&engine.resources.ports, port);
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
         pumice_transport::qp::transition::check(qp_type, entry.qp.state(), attributes, mask, &limits)
-            .map_err(|error| HcaError::Modify { qpn, error })?;
+            .map_err(|error| match empty_place(&engine.resources.ports, attributes, &error) {
+                Some(empty) => in_entry(empty),
+                None => HcaError::Modify { qpn, error },
+            })?;
         if self.port_count > 1 {
             check_paths_port(&entry.qp, attributes, mask, port_num).map_err(in_entry)?;
         }
-        let named = named_by_tables(&engine.resources.ports, port, attributes, mask);
+        let now_ns = self.core.clock.now_ns();
+        let mut paths = Paths::new(&engine.resources.ports, &mut *engine.port, now_ns);
+        let named = paths.named_by_tables(port, &entry.qp, attributes, mask);
         let (pkey, alternate) = named.map_err(in_entry)?;
         let resolved = match takes_path {
-            true => {
-                let (ports, port) = (&engine.resources.ports, &mut *engine.port);
-                let path = resolved(ports, port, &entry.qp, attributes, mask, limits.active_mtu);
-                Some(path.map_err(in_entry)?)
-            }
+            true => Some(paths.resolved(&entry.qp, attributes, mask, limits.active_mtu).map_err(in_entry)?),
             false => None,
         };
+        let replaced = paths.replaced;
         let destination = resolved.as_ref().map(|resolved| resolved.path.flow.destination);
         let modified = entry.with(&mut engine.resources.host(MappingCheck::Assumed), |qp, host| {
             qp.modify(attributes, mask, &limits, resolved, host)?;
@@ -172,6 +173,9 @@ impl Hca {
                 qp.set_pkey(pkey);
             }
             alternate.into_iter().for_each(|alternate| qp.set_alternate(alternate));
+            if let Some((computed, given)) = replaced {
+                host.emit(qp.context(), QpEvent::SourcePortReplaced { computed, given });
+            }
             Ok(())
         });
         modified.map_err(|why| why.error(qpn))?.map_err(|error| HcaError::Modify { qpn, error })?;
@@ -392,66 +396,4 @@ fn check_paths_port(
     Err(ResourceError::invalid(format!(
         "ah_attr.port_num is {path_port}, and the queue pair is on port {port_num}: give both the same"
     )))
-}
-
-/// The path that attributes have for a connected queue pair, with what its way takes.
-fn resolved(
-    ports: &Ports,
-    port: &mut dyn Port,
-    qp: &QueuePair,
-    attributes: &QpAttributes,
-    mask: AttributeMask,
-    active_mtu: Mtu,
-) -> Result<ResolvedPath, ResourceError> {
-    let path = address_handle::resolve(&attributes.address_vector, ports)?;
-    let mtu_bytes = match Mtu::from_verbs(attributes.path_mtu) {
-        Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
-        _ => active_mtu.bytes(),
-    };
-    let number = match mask.contains(AttributeMask::DEST_QPN) {
-        true => attributes.dest_qp_num,
-        false => qp.query().dest_qp_num,
-    };
-    let address = path.flow.destination;
-    let limits = port.limits(Peer { address, process: Qpn::new(number).process() });
-    Ok(ResolvedPath {
-        path: std::sync::Arc::new(path),
-        window_limit_packets: window_limit_packets(&limits),
-        read_limit_packets: read_limit_packets(&limits, mtu_bytes),
-    })
-}
-
-/// The partition and the alternate path that attributes name by places of the tables of a port.
-fn named_by_tables(
-    ports: &Ports,
-    port: Option<&DevicePort>,
-    attributes: &QpAttributes,
-    mask: AttributeMask,
-) -> Result<(Option<u16>, Option<AlternatePath>), ResourceError> {
-    let has = |bit| mask.contains(bit);
-    let key = |port: Option<&DevicePort>, index| match port {
-        Some(port) => partition(&port.pkeys, index).map(Some),
-        None => Ok(None),
-    };
-    let pkey = if has(AttributeMask::PKEY_INDEX) { key(port, attributes.pkey_index)? } else { None };
-    let alternate = || {
-        let path = address_handle::resolve(&attributes.alt_address_vector, ports)?;
-        let pkeys = &ports.require(attributes.alt_port_num)?.pkeys;
-        Ok(AlternatePath {
-            path: std::sync::Arc::new(path),
-            pkey: partition(pkeys, attributes.alt_pkey_index)?,
-        })
-    };
-    let alternate = has(AttributeMask::ALT_PATH).then(alternate).transpose()?;
-    Ok((pkey, alternate))
-}
-
-/// The key at an index; an empty place is no partition.
-fn partition(pkeys: &PkeyTable, index: u16) -> Result<u16, ResourceError> {
-    match pkeys.pkey(index.into())? {
-        0 => {
-            Err(ResourceError::invalid(format!("P_Key index {index} is empty; index 0 has the default key")))
-        }
-        pkey => Ok(pkey),
-    }
 }

@@ -12,26 +12,19 @@ use crate::ground::error::ResourceError;
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
 /// Resolves an address vector: its GID index, in the table of its port, gives the source address, its GID the
-/// destination.
-/// Packets leave from UDP port 4791, the one socket that a device has.
+/// destination. Packets leave from UDP port 4791; those of queue pairs are given a source port of their own.
 ///
 /// # Errors
-/// `Invalid`: no GRH, a port that is not there, no destination, an index without an address, or a
-/// destination of the other IP version.
+/// `Invalid`: no GRH, a port that is not there, an index beyond its table, no destination, or a destination of
+/// the other IP version. `NoData`: nothing is at the index.
 pub fn resolve(vector: &AddressVector, ports: &Ports) -> Result<Path, ResourceError> {
     if !vector.is_global {
         return Err(ResourceError::invalid("address vector without GRH: RoCE needs is_global = 1 and a GID"));
     }
-    let gids = &ports.require(vector.port_num)?.gids;
+    let entry = ports.require(vector.port_num)?.gids.entry(vector.sgid_index)?;
     if vector.dgid == Gid::ZERO {
         return Err(ResourceError::invalid("address vector with the zero GID as its destination"));
     }
-    let Some(entry) = gids.get(vector.sgid_index) else {
-        return Err(ResourceError::invalid(format!(
-            "GID index {} has no address; `ibv_devinfo -v` lists those that have",
-            vector.sgid_index
-        )));
-    };
     let destination = IpAddr::from(vector.dgid);
     if destination.is_ipv4() != entry.ip.is_ipv4() {
         return Err(ResourceError::invalid(format!(
@@ -106,19 +99,21 @@ mod tests {
     #[test]
     fn wrong_vectors_are_refused_with_their_reason() {
         let good = vector("10.0.0.2", 1);
+        use libc::{EINVAL, ENODATA};
         let cases = [
-            (AddressVector { is_global: false, ..good }, "GRH"),
-            (AddressVector { port_num: 0, ..good }, "port 0"),
-            (AddressVector { port_num: 2, ..good }, "port 2"),
-            (AddressVector { dgid: Gid::ZERO, ..good }, "zero GID"),
-            (AddressVector { sgid_index: 2, ..good }, "GID index 2"),
-            (AddressVector { sgid_index: u32::MAX, ..good }, "GID index"),
-            (AddressVector { sgid_index: 0, ..good }, "same IP version"),
-            (vector("fe80::2", 1), "same IP version"),
+            (AddressVector { is_global: false, ..good }, EINVAL, "GRH"),
+            (AddressVector { port_num: 0, ..good }, EINVAL, "port 0"),
+            (AddressVector { port_num: 2, ..good }, EINVAL, "port 2"),
+            (AddressVector { dgid: Gid::ZERO, ..good }, EINVAL, "zero GID"),
+            (AddressVector { sgid_index: 2, ..good }, ENODATA, "0 (fe80::1), 1 (10.0.0.1)"),
+            (AddressVector { sgid_index: 2, dgid: Gid::ZERO, ..good }, ENODATA, "GID index 2 has no GID"),
+            (AddressVector { sgid_index: u32::MAX, ..good }, EINVAL, "beyond the table"),
+            (AddressVector { sgid_index: 0, ..good }, EINVAL, "same IP version"),
+            (vector("fe80::2", 1), EINVAL, "same IP version"),
         ];
-        for (bad, part) in cases {
+        for (bad, errno, part) in cases {
             let error = resolve(&bad, &table()).unwrap_err();
-            assert_eq!(error.errno(), libc::EINVAL);
+            assert_eq!(error.errno(), errno, "{error}");
             assert!(error.to_string().contains(part), "{error}");
         }
     }

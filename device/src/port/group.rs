@@ -53,6 +53,8 @@ pub struct PortCondition {
     pub is_down: bool,
     /// Its cable is out.
     pub is_cable_out: bool,
+    /// Its interfaces have no carrier.
+    pub lacks_carrier: bool,
     /// Rate of a lane, where it is not that of the profile.
     pub speed: Option<Speed>,
     /// Lanes, where they are not those of the profile.
@@ -74,8 +76,13 @@ pub trait ProcessGroup {
         true
     }
 
-    /// Whether the peer's process is known to have had no processor since `since_ns`. The engine asks when a
-    /// queue pair is about to give the peer up. The group may also let that process know that it is missed.
+    /// What the clock that all processes of the host share says where the engine's begins.
+    fn clock_began(&mut self, origin_ns: u64) {
+        let _ = origin_ns;
+    }
+
+    /// Whether the peer's process is known to have had no processor since `since_ns`, or to be none. The engine
+    /// asks when a queue pair is about to give the peer up. The group may also let that process know that it is missed.
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
         let _ = (now_ns, peer, since_ns);
         PeerProgress::Unknown

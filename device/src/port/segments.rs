@@ -23,6 +23,19 @@ pub(super) fn renumber(flow: &Flow, from: u16, to: u16, packet: &mut [u8]) {
     }
 }
 
+/// The packets of a batch with the ICRCs of another flow; errors are carried over.
+pub(super) fn moved(from: &Flow, to: &Flow, segment_bytes: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut moved = bytes.to_vec();
+    for (index, packet) in moved.chunks_mut(segment_bytes.max(1)).enumerate() {
+        if let Some((body, icrc)) = packet.split_last_chunk_mut::<ICRC_BYTES>() {
+            let (before, after) =
+                (icrc::compute(from, ip_id(index), body), icrc::compute(to, ip_id(index), body));
+            *icrc = (u32::from_le_bytes(*icrc) ^ before ^ after).to_le_bytes();
+        }
+    }
+    moved
+}
+
 /// The packets of a batch that has no ICRC, with those that its packets would have by UDP.
 pub(crate) fn sealed(flow: &Flow, segment_bytes: usize, bytes: &[u8]) -> Vec<u8> {
     let mut sealed = bytes.to_vec();

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use pumice_transport::path::Flow;
+
 use super::batch::{GsoBatch, Received, TransmitError};
 use super::group::ProcessGroup;
 use super::limits::{Peer, PeerMedium, PortLimits};
@@ -41,6 +43,13 @@ pub trait Port: Send {
     #[inline]
     fn is_quiet(&self) -> bool {
         false
+    }
+
+    /// The UDP source port that packets of a flow are to have, asked for before the first of them: that of
+    /// `flow`, which was computed for it, or another one that the port can send from.
+    fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
+        let _ = now_ns;
+        flow.source_port
     }
 
     /// What fits in a batch to this peer, and the peer's receive buffer.
@@ -179,6 +188,10 @@ impl<L: PortLayer> Port for L {
 
     fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         self.receive_through(now_ns, handler)
+    }
+
+    fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
+        self.below_mut().source_port(now_ns, flow)
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {

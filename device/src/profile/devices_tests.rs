@@ -12,6 +12,7 @@ fn interface(index: u32, name: &str, address: &str) -> Interface {
         name: name.to_owned(),
         index,
         up: true,
+        carrier: true,
         loopback: address.is_loopback(),
         mtu: 1500,
         addresses: vec![(address, 8)],

@@ -25,7 +25,7 @@ impl Resources {
 
     fn set_gids_of(&mut self, port_num: u8, entries: Vec<GidEntry>) -> bool {
         let Some(port) = self.ports.get_mut(port_num) else { return false };
-        let had_any = port.has_any();
+        let had_carrier = port.has_carrier();
         let gone: Vec<Gid> = port
             .gids
             .iter()
@@ -40,8 +40,11 @@ impl Resources {
             // What does not fit in the table has no place until another address goes.
             changed |= port.gids.add(entry).unwrap_or(false);
         }
+        port.follow_mtu();
         if changed {
-            self.raise_gid_change(port_num, had_any);
+            self.raise_gid_change(port_num, had_carrier);
+        } else if port.has_carrier() != had_carrier {
+            self.raise_carrier_change(port_num, had_carrier);
         }
         changed
     }
@@ -65,18 +68,30 @@ impl Resources {
         comes
     }
 
-    /// GID_CHANGE of a port; PORT_ERR before it if the last address has gone, PORT_ACTIVE after it if there
-    /// was none.
-    pub(crate) fn raise_gid_change(&self, port_num: u8, had_any: bool) {
-        let raise = |event| self.async_events.raise(event, AsyncElement::Port(port_num));
-        let has_any = self.ports.get(port_num).is_some_and(DevicePort::has_any);
-        if had_any && !has_any {
-            raise(AsyncEventType::PortErr);
+    /// GID_CHANGE of a port; PORT_ERR before it if the last address that had a carrier has gone, PORT_ACTIVE
+    /// after it if there was none.
+    pub(crate) fn raise_gid_change(&self, port_num: u8, had_carrier: bool) {
+        let has_carrier = self.ports.get(port_num).is_some_and(DevicePort::has_carrier);
+        if had_carrier && !has_carrier {
+            self.raise_of_port(port_num, AsyncEventType::PortErr);
         }
-        raise(AsyncEventType::GidChange);
-        if !had_any && has_any {
-            raise(AsyncEventType::PortActive);
+        self.raise_of_port(port_num, AsyncEventType::GidChange);
+        if !had_carrier && has_carrier {
+            self.raise_of_port(port_num, AsyncEventType::PortActive);
         }
+    }
+
+    /// A cable was pulled or put in somewhere. A port that a fault plan has taken down stays so.
+    fn raise_carrier_change(&self, port_num: u8, had_carrier: bool) {
+        if self.ports.get(port_num).is_none_or(|port| port.is_down) {
+            return;
+        }
+        let event = if had_carrier { AsyncEventType::PortErr } else { AsyncEventType::PortActive };
+        self.raise_of_port(port_num, event);
+    }
+
+    fn raise_of_port(&self, port_num: u8, event: AsyncEventType) {
+        self.async_events.raise(event, AsyncElement::Port(port_num));
     }
 }
 
@@ -113,6 +128,31 @@ mod tests {
         assert_eq!(places, expected.map(|(index, ip)| (index, ip.to_owned())));
         assert!(resources.set_gids(Vec::new()));
         assert_eq!(events(&resources), [PortErr, GidChange]);
+    }
+
+    #[test]
+    fn a_port_follows_the_carrier_and_the_mtu_of_its_interface() {
+        let mut resources = Resources::new(Limits::default()).unwrap();
+        let entry =
+            |carrier, mtu| vec![GidEntry { carrier, ..GidEntry::new([10, 0, 0, 1].into(), "eth0", 2, mtu) }];
+        let state = |resources: &Resources| {
+            let events: Vec<_> =
+                std::iter::from_fn(|| resources.async_events.try_event().map(|event| event.event)).collect();
+            let port = resources.ports.get(1).unwrap();
+            (events, port.is_active(), port.active_mtu())
+        };
+        use AsyncEventType::{GidChange, PortActive, PortErr};
+        assert!(resources.set_gids(entry(true, Mtu::Mtu1024)));
+        assert_eq!(state(&resources), (vec![GidChange, PortActive], true, Mtu::Mtu1024));
+        assert!(!resources.set_gids(entry(false, Mtu::Mtu1024)), "no GID changes");
+        assert_eq!(state(&resources), (vec![PortErr], false, Mtu::Mtu1024));
+        assert!(!resources.set_gids(entry(false, Mtu::Mtu4096)));
+        assert_eq!(state(&resources), (vec![], false, Mtu::Mtu4096));
+        assert!(!resources.set_gids(entry(true, Mtu::Mtu4096)));
+        assert_eq!(state(&resources), (vec![PortActive], true, Mtu::Mtu4096));
+        resources.ports.get_mut(1).unwrap().choose_mtu(Some(Mtu::Mtu512));
+        resources.set_gids(entry(true, Mtu::Mtu1024));
+        assert_eq!(state(&resources), (vec![], true, Mtu::Mtu512), "one that was chosen stays");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Protection domains of a device, and address handles, which are of no other use here.
 
-use std::sync::Arc;
-
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 
@@ -37,16 +35,12 @@ impl Resources {
     ///
     /// # Errors
     /// As [`address_handle::resolve`]; a stale PD. `NoMemory`: the table is full.
-    pub fn create_ah(
-        &mut self,
-        pd: Handle,
-        vector: &AddressVector,
-    ) -> Result<(Handle, Arc<Path>), ResourceError> {
+    pub fn create_ah(&mut self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Path), ResourceError> {
         self.pds.require(pd)?;
         let path = address_handle::resolve(vector, &self.ports)?;
         let handle = self.ahs.insert(AddressHandle { pd })?;
         self.use_pd(pd);
-        Ok((handle, Arc::new(path)))
+        Ok((handle, path))
     }
 
     /// Destroys an address handle; posted datagrams keep their path.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{Cause, Mtu};
-use pumice_transport::wire::Qpn;
+use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::late::Late;
 use super::moment::Moment;
@@ -258,6 +258,11 @@ impl Resources {
     /// Regions and windows, to look at.
     pub const fn memory(&self) -> &RegionTable {
         &self.memory
+    }
+
+    /// The process whose numbers queue pairs have.
+    pub(crate) const fn process(&self) -> ProcessIndex {
+        ProcessIndex::new((self.number_base >> 16) as u8)
     }
 
     /// Sets the upper 8 bits of the XRC SRQ numbers made from now on: this process's index, as

@@ -35,9 +35,10 @@ pub(super) struct Signs {
     pub(super) has_looked: bool,
 }
 
-/// Whether silence of a process is for want of a processor.
+/// Whether silence of a process is for want of a processor, or because it is not there.
 pub(super) fn peer_progress(signs: Signs) -> PeerProgress {
     match signs {
+        Signs { has_index: false, .. } | Signs { condition: Condition::Gone, .. } => PeerProgress::Absent,
         Signs { has_index: true, condition: Condition::Alive, has_looked: false } => PeerProgress::Starved,
         _ => PeerProgress::Unknown,
     }
@@ -67,9 +68,18 @@ pub(super) struct Looks {
 const MEASUREMENTS: u8 = 64;
 
 impl Looks {
+    /// Where the clock of the engine begins is known, and need not be measured.
+    pub(super) fn clock_began(&mut self, origin_ns: u64) {
+        self.origin_ns = Some(origin_ns);
+        self.measured = MEASUREMENTS;
+    }
+
     /// Measures where the clock of the engine begins. A thread that loses its processor after `now_ns` was
     /// read and before the other clock is, measures too much, so the least is right.
     fn measure(&mut self, now_ns: u64, monotonic_ns: impl FnOnce() -> u64) -> u64 {
+        if let Some(origin_ns) = self.origin_ns.filter(|_| self.measured >= MEASUREMENTS) {
+            return origin_ns;
+        }
         let measured_ns = monotonic_ns().saturating_sub(now_ns);
         let origin_ns = self.origin_ns.map_or(measured_ns, |origin_ns| origin_ns.min(measured_ns));
         self.origin_ns = Some(origin_ns);
@@ -106,8 +116,12 @@ mod tests {
         let starved = Signs { has_index: true, condition: Condition::Alive, has_looked: false };
         assert_eq!(peer_progress(starved), PeerProgress::Starved);
         assert_eq!(peer_progress(Signs { has_looked: true, ..starved }), PeerProgress::Unknown);
-        assert_eq!(peer_progress(Signs { has_index: false, ..starved }), PeerProgress::Unknown);
-        for condition in [Condition::Stopped, Condition::Gone, Condition::Unknown] {
+        assert_eq!(peer_progress(Signs { has_index: false, ..starved }), PeerProgress::Absent);
+        for has_looked in [false, true] {
+            let gone = Signs { condition: Condition::Gone, has_looked, ..starved };
+            assert_eq!(peer_progress(gone), PeerProgress::Absent);
+        }
+        for condition in [Condition::Stopped, Condition::Unknown] {
             assert_eq!(peer_progress(Signs { condition, ..starved }), PeerProgress::Unknown, "{condition:?}");
         }
     }
@@ -119,6 +133,15 @@ mod tests {
         assert_eq!(looks.found_empty(7, || 1007), 1005);
         assert_eq!(looks.found_empty(9, || 1009), 1007);
         assert_eq!(looks.shared_ns(9, 2, || 1009), 1002);
+    }
+
+    #[test]
+    fn an_origin_that_is_known_is_not_measured() {
+        let mut looks = Looks::default();
+        looks.clock_began(1000);
+        assert_eq!(looks.found_empty(5, || unreachable!("it is known")), 0);
+        assert_eq!(looks.found_empty(7, || unreachable!("as above")), 1005);
+        assert_eq!(looks.shared_ns(9, 2, || unreachable!("as above")), 1002);
     }
 
     #[test]

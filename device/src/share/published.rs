@@ -38,6 +38,7 @@ const TOLD: usize = CONDITIONS + PROCESSES * CONDITION_WORDS;
 /// rate of a lane (16 bits), 0 where they are those of the profile.
 const DOWN: u64 = 1;
 const CABLE_OUT: u64 = 2;
+const NO_CARRIER: u64 = 4;
 const LANES_SHIFT: u32 = 8;
 const SPEED_SHIFT: u32 = 16;
 /// Time between two copies by a process that polls.
@@ -105,6 +106,7 @@ impl Published {
         let speed = condition.speed.map_or(0, |speed| u64::from(speed as u32));
         let bits = if condition.is_down { DOWN } else { 0 }
             | if condition.is_cable_out { CABLE_OUT } else { 0 }
+            | if condition.lacks_carrier { NO_CARRIER } else { 0 }
             | lanes << LANES_SHIFT
             | speed << SPEED_SHIFT;
         self.is_gone = condition.gone_for_ns.is_some();
@@ -236,6 +238,8 @@ mod tests {
         let gid_origins = [6, 0, 0, 0, 0, 1, 0, 0];
         published.tell(&PortCondition { is_cable_out: true, gid_origins, ..Default::default() }, 1_000);
         assert_eq!(words(third), [CABLE_OUT, 0, own, u64::from_ne_bytes(gid_origins)]);
+        published.tell(&PortCondition { lacks_carrier: true, ..Default::default() }, 1_000);
+        assert_eq!(words(third), [NO_CARRIER, 0, own, 0]);
         drop(published);
         assert_eq!(words(third), [0; 4]);
         assert!(lock::try_lock(&open(), ProcessIndex::new(3)).unwrap());

@@ -23,6 +23,8 @@ pub struct Interface {
     pub index: u32,
     /// Administratively up.
     pub up: bool,
+    /// It has a carrier: a cable is in, and the other end is up.
+    pub carrier: bool,
     /// The loopback interface.
     pub loopback: bool,
     /// Link MTU in bytes: the largest IP packet. 0 when the system does not tell.
@@ -47,6 +49,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             name: entry.interface_name.clone(),
             index,
             up: entry.flags.contains(InterfaceFlags::IFF_UP),
+            carrier: entry.flags.contains(InterfaceFlags::IFF_RUNNING),
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             mtu: 0,
             addresses: Vec::new(),
@@ -112,12 +115,12 @@ pub(crate) fn is_local(address: IpAddr) -> bool {
 }
 
 /// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then
-/// link-local IPv6. 127.0.0.1 and ::1 are offered where there is nothing else: programs that take the first
-/// GID they find, or the last, would send them to peers on other hosts. Each comes with the interface that
-/// has it.
+/// link-local IPv6. 127.0.0.1 and ::1 are offered where there is nothing else that has a carrier: programs that
+/// take the first GID they find, or the last, would send them to peers on other hosts. Each comes with the
+/// interface that has it.
 pub fn gid_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
     let ranked = ranked_addresses(interfaces);
-    let has_real = ranked.iter().any(|(address, _)| !address.is_loopback());
+    let has_real = ranked.iter().any(|(address, interface)| !address.is_loopback() && interface.carrier);
     ranked.into_iter().filter(|(address, _)| !(has_real && address.is_loopback())).collect()
 }
 
@@ -185,6 +188,7 @@ mod tests {
             name: name.into(),
             index: 1,
             up,
+            carrier: up,
             loopback: name == "lo",
             mtu: 1500,
             addresses: addresses.iter().map(|a| (a.parse().unwrap(), 24)).collect(),
@@ -231,6 +235,15 @@ mod tests {
         assert_eq!(offered(&[lo.clone(), down]), ["127.0.0.1 lo", "::1 lo"]);
         let link_local = interface("eth0", true, &["fe80::1"]);
         assert_eq!(offered(&[lo, link_local]), ["fe80::1 eth0"]);
+    }
+
+    #[test]
+    fn a_host_without_a_carrier_has_loopback_as_well() {
+        let lo = interface("lo", true, &["127.0.0.1"]);
+        let cut = Interface { carrier: false, ..interface("docker0", true, &["172.17.0.1"]) };
+        assert_eq!(offered(&[lo.clone(), cut.clone()]), ["172.17.0.1 docker0", "127.0.0.1 lo"]);
+        let eth0 = interface("eth0", true, &["192.0.2.5"]);
+        assert_eq!(offered(&[lo, cut, eth0]), ["172.17.0.1 docker0", "192.0.2.5 eth0"]);
     }
 
     #[test]

@@ -5,5 +5,6 @@
 mod kit;
 
 mod capacities;
+mod source_ports;
 mod statuses;
 mod transitions;

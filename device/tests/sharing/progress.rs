@@ -51,7 +51,7 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
     let now_ns = clock.now_ns();
     assert_eq!(
         own.peer_progress(now_ns, at(address, index + 1), after_ns),
-        PeerProgress::Unknown,
+        PeerProgress::Absent,
         "no such index"
     );
     let elsewhere = [192, 0, 2, 1].into();
@@ -68,7 +68,7 @@ fn a_process_that_has_not_looked_is_starved_unless_it_is_stopped_or_dead() {
     let namesake = at(elsewhere, own.process().value());
     assert_eq!(own.peer_progress(now_ns, namesake, now_ns), PeerProgress::Unknown, "another host's");
     peer.kill();
-    assert_eq!(ask(&mut own, after_ns), PeerProgress::Unknown, "it is dead");
+    assert_eq!(ask(&mut own, after_ns), PeerProgress::Absent, "it is dead");
 }
 
 #[test]

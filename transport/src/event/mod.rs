@@ -100,6 +100,14 @@ pub enum QpEvent<'a> {
         /// The peer that it is connected to.
         peer: Option<Peer>,
     },
+    /// Its path leaves from another UDP source port than the one that its flow label or its numbers say: another
+    /// program has that one, or the process has as many as it may have.
+    SourcePortReplaced {
+        /// The port that was computed.
+        computed: u16,
+        /// The port that it sends from.
+        given: u16,
+    },
     /// A send request was posted.
     SendPosted {
         /// Of the request.
@@ -306,7 +314,7 @@ impl QpEvent<'_> {
     #[inline]
     pub const fn topic(&self) -> Topic {
         match self {
-            QpEvent::StateChanged { .. } => Topic::States,
+            QpEvent::StateChanged { .. } | QpEvent::SourcePortReplaced { .. } => Topic::States,
             QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
             QpEvent::PacketSent { .. }
             | QpEvent::PacketReceived { .. }
@@ -363,6 +371,7 @@ impl QpEvent<'_> {
             QpEvent::FellSilent { .. } => Counter::EarlyRetransmit,
             QpEvent::PeerStarved { .. } => Counter::StarvedPeer,
             QpEvent::StateChanged { .. }
+            | QpEvent::SourcePortReplaced { .. }
             | QpEvent::SendPosted { .. }
             | QpEvent::RecvPosted { .. }
             | QpEvent::PacketSent { .. }
@@ -384,6 +393,9 @@ impl fmt::Display for QpEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             QpEvent::StateChanged { from, to, .. } => write!(f, "state {} to {}", from.name(), to.name()),
+            QpEvent::SourcePortReplaced { computed, given } => {
+                write!(f, "send from UDP port {given}: {computed} is not to be had")
+            }
             QpEvent::SendPosted { wr_id, opcode, length_bytes, psn, packet_count, .. } => write!(
                 f,
                 "post {}  wr_id {wr_id:#x}  psn {}  {packet_count} packets  {length_bytes} B",

@@ -230,6 +230,11 @@ impl QueuePair {
         self.requester.doubts_peer_since_ns(now_ns)
     }
 
+    /// When the transport timer expires, in ns, if it runs.
+    pub fn timer_due_ns(&self) -> Option<u64> {
+        self.requester.timer_due_ns()
+    }
+
     /// Address and queue pair number of the peer, once they were set.
     pub fn peer(&self) -> Option<(IpAddr, Qpn)> {
         self.settings.path.as_ref().map(|path| (path.flow.destination, self.settings.destination))

@@ -1,19 +1,16 @@
 //! From which UDP source port the packets of a connection come.
 //!
-//! A connection's packets have one source port. rdma_rxe and NICs compute it from the flow label or the two
-//! queue pair numbers and keep it; pumice sends everything from the RoCE port itself. So a queue pair learns
-//! the port of its peer, and drops and counts what comes from another one. A program that can bind a UDP
-//! socket to the peer's address, as every user of its host can, then has to send from that very port, which
-//! its owner holds.
+//! A connection's packets have one source port. Devices compute it from the flow label or the two queue pair
+//! numbers and keep it; pumice sends from the RoCE port itself where it cannot have the computed one. So a
+//! queue pair learns the port of its peer, and drops and counts what comes from another one. A program that can
+//! bind a UDP socket to the peer's address, as every user of its host can, then has to send from that very
+//! port, which its owner holds.
 //!
 //! **How it is learnt.** From the first packet that is *exact*: a request with the PSN that is expected, or a
-//! response to a request that is under way. If the peer has the same address as this side, and this side
-//! sends from the RoCE port, the port is known from the start: the process that receives RoCE packets of that
-//! address sends from it.
+//! response to a request that is under way.
 //!
 //! **When it may change.** Never, if it is the RoCE port: only the process that receives there can send from
-//! it. Otherwise the peer is a NIC or rdma_rxe, and may be told another flow label or fail over to another
-//! link. An exact packet from another port is believed then, unless a guess was made lately. A *guess* is any
+//! it. Otherwise the peer may be told another flow label or fail over to another link. An exact packet from another port is believed then, unless a guess was made lately. A *guess* is any
 //! other packet from another port. It is followed by a pause in which no packet from another port is
 //! believed. The first pause is shorter than a transport timer, so what was lost while the port changed is
 //! sent again after it; further guesses double it up to a minute. A sender that tries all 2^24 PSNs then
@@ -21,9 +18,9 @@
 //! answers may have been lost with the old link, and go to the peer, even if another sender asked for them.
 //!
 //! **Before a port is known,** only packets far from the expected PSN are guesses: the first packets may be
-//! lost.
+//! lost. The pause after a guess does not stop an exact packet from the RoCE port, or from the port that this
+//! side computed for itself: without labels, or with equal ones, the peer has computed the same.
 
-use crate::path::Path;
 use crate::wire::Psn;
 
 /// No port: none has been learnt.
@@ -61,6 +58,17 @@ impl Fit {
             _ => Fit::Far,
         }
     }
+}
+
+/// Where a packet comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Its UDP source port.
+    pub(crate) port: u16,
+    /// The port that it was sent to.
+    pub(crate) roce_port: u16,
+    /// The port that this side sends from.
+    pub(crate) own_port: u16,
 }
 
 /// What to do with a packet from another port.
@@ -103,26 +111,17 @@ impl PeerPort {
         u16::try_from(self.port).ok()
     }
 
-    /// Knows the port of a peer that has our own address.
-    pub(crate) fn learn_from_path(&mut self, path: &Path) {
-        let flow = &path.flow;
-        if self.port == UNKNOWN
-            && flow.source == flow.destination
-            && flow.source_port == flow.destination_port
-        {
-            self.pin(flow.source_port, flow.destination_port);
-        }
-    }
-
-    /// Judges a packet from a port that is not the peer's, or before that is known. `roce_port` is the one
-    /// that it was sent to.
-    pub(crate) fn judge(&mut self, now_ns: u64, source_port: u16, roce_port: u16, fit: Fit) -> Verdict {
+    /// Judges a packet from a port that is not the peer's, or before that is known.
+    pub(crate) fn judge(&mut self, now_ns: u64, origin: Origin, fit: Fit) -> Verdict {
+        let Origin { port: source_port, roce_port, own_port } = origin;
         if self.certain {
             return self.drop_guess(now_ns);
         }
         let unknown = self.port == UNKNOWN;
-        // Another user cannot have the RoCE port of an address where pumice lives.
-        let paused = now_ns < self.pause_until_ns && !(unknown && source_port == roce_port);
+        // Another user cannot have the RoCE port of an address where pumice lives, nor easily the computed
+        // one, which a peer takes before it sends.
+        let is_likely = source_port == roce_port || source_port == own_port;
+        let paused = now_ns < self.pause_until_ns && !(unknown && is_likely);
         match fit {
             Fit::Exact if paused => Verdict::Drop,
             Fit::Exact => {
@@ -177,7 +176,12 @@ mod tests {
     use super::*;
 
     const ROCE: u16 = 4791;
+    const OWN: u16 = 0xc777;
     const SECOND_NS: u64 = 1_000_000_000;
+
+    fn from(port: u16) -> Origin {
+        Origin { port, roce_port: ROCE, own_port: OWN }
+    }
 
     #[test]
     fn fits_are_cut_at_the_window_and_wrap() {
@@ -191,18 +195,18 @@ mod tests {
     #[test]
     fn the_roce_port_is_for_ever() {
         let mut port = PeerPort::default();
-        assert_eq!(port.judge(0, ROCE, ROCE, Fit::Exact), Verdict::Accept);
+        assert_eq!(port.judge(0, from(ROCE), Fit::Exact), Verdict::Accept);
         assert!(port.is(ROCE) && !port.is(50_000));
-        assert_eq!(port.judge(0, 50_000, ROCE, Fit::Exact), Verdict::DropGuess);
-        assert_eq!(port.judge(1000 * SECOND_NS, 50_000, ROCE, Fit::Exact), Verdict::DropGuess);
+        assert_eq!(port.judge(0, from(50_000), Fit::Exact), Verdict::DropGuess);
+        assert_eq!(port.judge(1000 * SECOND_NS, from(50_000), Fit::Exact), Verdict::DropGuess);
         assert_eq!(port.known(), Some(ROCE));
     }
 
     #[test]
     fn a_nics_port_changes_with_an_exact_packet() {
         let mut port = PeerPort::default();
-        assert_eq!(port.judge(0, 0xc001, ROCE, Fit::Exact), Verdict::Accept);
-        assert_eq!(port.judge(6, 0xc002, ROCE, Fit::Exact), Verdict::Accept);
+        assert_eq!(port.judge(0, from(0xc001), Fit::Exact), Verdict::Accept);
+        assert_eq!(port.judge(6, from(0xc002), Fit::Exact), Verdict::Accept);
         assert!(port.is(0xc002));
     }
 
@@ -211,20 +215,20 @@ mod tests {
     fn one_wrong_packet_delays_a_change_by_less_than_a_transport_timer() {
         for fit in [Fit::Behind, Fit::Near, Fit::Far] {
             let mut port = PeerPort::default();
-            port.judge(0, 0xc001, ROCE, Fit::Exact);
+            port.judge(0, from(0xc001), Fit::Exact);
             let verdict = if fit == Fit::Behind { Verdict::Accept } else { Verdict::DropGuess };
-            assert_eq!(port.judge(5, 0xc002, ROCE, fit), verdict);
-            assert_eq!(port.judge(6, 0xc002, ROCE, Fit::Exact), Verdict::Drop);
-            assert_eq!(port.judge(6, 0xc002, ROCE, Fit::Behind), Verdict::Accept);
-            assert_eq!(port.judge(67_000_000, 0xc002, ROCE, Fit::Exact), Verdict::Accept);
+            assert_eq!(port.judge(5, from(0xc002), fit), verdict);
+            assert_eq!(port.judge(6, from(0xc002), Fit::Exact), Verdict::Drop);
+            assert_eq!(port.judge(6, from(0xc002), Fit::Behind), Verdict::Accept);
+            assert_eq!(port.judge(67_000_000, from(0xc002), Fit::Exact), Verdict::Accept);
         }
     }
 
     #[test]
     fn an_answer_to_a_request_under_way_tells_the_port_even_during_a_pause() {
         let mut port = PeerPort::default();
-        assert_eq!(port.judge(0, 0xc002, ROCE, Fit::Far), Verdict::Accept);
-        assert_eq!(port.judge(1, 0xc001, ROCE, Fit::Answer), Verdict::Accept);
+        assert_eq!(port.judge(0, from(0xc002), Fit::Far), Verdict::Accept);
+        assert_eq!(port.judge(1, from(0xc001), Fit::Answer), Verdict::Accept);
         assert!(port.is(0xc001));
     }
 
@@ -234,13 +238,13 @@ mod tests {
         for known in [true, false] {
             let mut port = PeerPort::default();
             if known {
-                port.judge(0, 0xc001, ROCE, Fit::Exact);
+                port.judge(0, from(0xc001), Fit::Exact);
             }
             // Also one that many applications begin with.
             let expected = Psn::new(if known { 3 } else { 0x89_abcd });
             for psn in 0..1_u32 << 24 {
                 let now_ns = SECOND_NS + u64::from(psn) * 2_000;
-                let verdict = port.judge(now_ns, 40_000, ROCE, Fit::of_request(Psn::new(psn), expected));
+                let verdict = port.judge(now_ns, from(40_000), Fit::of_request(Psn::new(psn), expected));
                 if psn == expected.value() {
                     assert_eq!(verdict, Verdict::Drop);
                 }
@@ -250,29 +254,31 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_with_the_roce_port_begins_during_a_sweep() {
-        let mut port = PeerPort::default();
-        assert_eq!(port.judge(SECOND_NS, 40_000, ROCE, Fit::Far), Verdict::Accept);
-        assert_eq!(port.judge(SECOND_NS, 40_000, ROCE, Fit::Exact), Verdict::Drop);
-        assert_eq!(port.judge(SECOND_NS, ROCE, ROCE, Fit::Exact), Verdict::Accept);
-        assert!(port.is(ROCE));
+    fn the_peer_with_a_likely_port_begins_during_a_sweep() {
+        for likely in [ROCE, OWN] {
+            let mut port = PeerPort::default();
+            assert_eq!(port.judge(SECOND_NS, from(40_000), Fit::Far), Verdict::Accept);
+            assert_eq!(port.judge(SECOND_NS, from(40_000), Fit::Exact), Verdict::Drop);
+            assert_eq!(port.judge(SECOND_NS, from(likely), Fit::Exact), Verdict::Accept);
+            assert!(port.is(likely));
+        }
     }
 
     #[test]
     fn pauses_double_up_to_a_minute_and_are_forgotten_after_one() {
         let mut port = PeerPort::default();
-        port.judge(0, 0xc001, ROCE, Fit::Exact);
+        port.judge(0, from(0xc001), Fit::Exact);
         let mut now_ns = SECOND_NS;
         let mut pauses = 0;
         while port.pause_ns < LONGEST_PAUSE_NS {
-            assert_eq!(port.judge(now_ns, 1, ROCE, Fit::Far), Verdict::DropGuess);
-            assert_eq!(port.judge(now_ns, 1, ROCE, Fit::Far), Verdict::Drop);
+            assert_eq!(port.judge(now_ns, from(1), Fit::Far), Verdict::DropGuess);
+            assert_eq!(port.judge(now_ns, from(1), Fit::Far), Verdict::Drop);
             now_ns = port.pause_until_ns;
             pauses += 1;
         }
         assert_eq!(pauses, 14);
         now_ns += LONGEST_PAUSE_NS + 1;
-        assert_eq!(port.judge(now_ns, 1, ROCE, Fit::Far), Verdict::DropGuess);
+        assert_eq!(port.judge(now_ns, from(1), Fit::Far), Verdict::DropGuess);
         assert_eq!(port.pause_ns, FIRST_PAUSE_NS);
     }
 }

@@ -1,7 +1,7 @@
 //! A packet that came for a queue pair: the checks that every packet must pass, and who handles it then.
 
 use super::inbound::BufferFailure;
-use super::peer_port::{Fit, Verdict};
+use super::peer_port::{Fit, Origin, Verdict};
 use super::{Arrival, QueuePair, Receiver, datagram};
 use crate::event::{Actor, PacketIdentity, QpEvent, Topic};
 use crate::host::{Counter, Host};
@@ -194,12 +194,9 @@ impl QueuePair {
     ) -> bool {
         let Some(path) = &self.settings.path else { return false };
         let (given, roce_port) = (arrival.flow.source_port, arrival.flow.destination_port);
-        self.peer_port.learn_from_path(path);
-        if self.peer_port.is(given) {
-            return true;
-        }
+        let origin = Origin { port: given, roce_port, own_port: path.flow.source_port };
         let fit = self.fit(packet);
-        match self.peer_port.judge(now_ns, given, roce_port, fit) {
+        match self.peer_port.judge(now_ns, origin, fit) {
             Verdict::Accept => true,
             Verdict::Drop => false,
             Verdict::DropGuess => {

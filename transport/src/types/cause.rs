@@ -116,6 +116,8 @@ pub enum DropReason {
         /// It had one: late packets to it are nothing unusual.
         destroyed: bool,
     },
+    /// The number is of another process, and none has it now.
+    NoProcess,
     /// The queue pair does not receive yet.
     NotReceiving {
         /// State that it is in.
@@ -275,6 +277,10 @@ impl fmt::Display for DropReason {
         match self {
             DropReason::UnknownQpn { destroyed: false } => f.write_str(
                 "this process has no such queue pair; is the dest_qp_num right that the sender was told?",
+            ),
+            DropReason::NoProcess => f.write_str(
+                "no process of this host has such a queue pair number: its process has ended, or the sender was \
+                 told a wrong dest_qp_num",
             ),
             DropReason::UnknownQpn { destroyed: true } => {
                 f.write_str("this process has destroyed the queue pair")

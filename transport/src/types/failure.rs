@@ -35,6 +35,10 @@ pub struct FailedSend {
     pub fault: Option<MemoryFault>,
     /// What came from the peer since the last progress.
     pub heard: Heard,
+    /// The peer acknowledged something before, on this connection.
+    pub was_acknowledged: bool,
+    /// No process of this host has the peer's number.
+    pub peer_is_absent: bool,
 }
 
 /// Where a connected queue pair sends to.
@@ -208,7 +212,19 @@ impl FailedSend {
                 None => f.write_str("nothing came from the peer after ")?,
             }
             times(f)?;
-            return f.write_str("; is the queue pair there, in RTR, and are its number and address right?");
+            return f.write_str(match (self.was_acknowledged, self.peer_is_absent) {
+                (true, true) => "; it had acknowledged messages before, and its process has ended",
+                (true, false) => {
+                    "; it had acknowledged messages before: was it destroyed, has its process ended, or is the way \
+                     to it cut?"
+                }
+                (false, true) => {
+                    "; no process of this host has such a number: its process has ended, or the dest_qp_num is wrong"
+                }
+                (false, false) => {
+                    "; is the queue pair there, in RTR, and are its number and address right?"
+                }
+            });
         };
         f.write_str("after ")?;
         times(f)?;

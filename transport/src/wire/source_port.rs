@@ -5,10 +5,27 @@
 
 use super::Qpn;
 
+/// The first of the ports that flows are given.
+pub const FIRST: u16 = 0xc000;
+
+/// Whether it is one of these.
+pub const fn is_computed(port: u16) -> bool {
+    port >= FIRST
+}
+
+/// Source port of a connection: its flow label decides, or the two queue pair numbers if it has none. Both ends
+/// compute the same one, unless they were given different labels.
+pub const fn of_connection(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
+    match flow_label & 0xf_ffff {
+        0 => from_qpns(local, remote),
+        label => from_flow_label(label),
+    }
+}
+
 /// Source port for an IPv6 flow label (or the 20-bit flow label of an address handle).
 pub const fn from_flow_label(flow_label: u32) -> u16 {
     let folded = (flow_label & 0x0_3fff) ^ ((flow_label & 0xf_c000) >> 14);
-    folded as u16 | 0xc000
+    folded as u16 | FIRST
 }
 
 /// Source port when the flow label is zero: both queue pair numbers, mixed.
@@ -30,6 +47,14 @@ mod tests {
         assert_eq!(from_flow_label(0x4000), 0xc001);
         assert_eq!(from_flow_label(0xf_ffff), 0xc000 | (0x3fff ^ 0x3f));
         assert_eq!(from_flow_label(0xfff0_0000), 0xc000, "only 20 bits count");
+    }
+
+    #[test]
+    fn a_label_goes_before_the_numbers() {
+        let (local, remote) = (Qpn::new(0x11), Qpn::new(0x12));
+        assert_eq!(of_connection(0x1_2345, local, remote), from_flow_label(0x1_2345));
+        assert_eq!(of_connection(0, local, remote), 0xc132);
+        assert_eq!(of_connection(1 << 20, local, remote), 0xc132, "20 bits are a label");
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn the_explanation_names_both_ports() {
 }
 
 #[test]
-fn a_pumice_peer_keeps_the_roce_port_even_against_exact_packets() {
+fn a_peer_with_the_roce_port_keeps_it_even_against_exact_packets() {
     let mut rung = known(ROCE_PORT);
     for wait_ns in [0, 1_000_000_000, 200_000_000_000] {
         rung.now_ns += wait_ns;
@@ -175,7 +175,7 @@ fn a_connection_that_never_began_is_not_begun_by_guessing() {
     }
     assert_eq!((rung.state(), rung.qp.query().rq_psn), (QpState::Rts, RQ_PSN));
     assert_eq!(rung.host.counter(Counter::RxWrongPort), 1);
-    // The peer, a pumice, can begin all the same.
+    // A peer with a likely port can begin all the same.
     rung.responses();
     from(&mut rung, ROCE_PORT, &write(RQ_PSN, b"peer"));
     assert_eq!(rung.responses(), [ack(RQ_PSN, 1)]);

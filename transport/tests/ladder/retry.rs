@@ -348,6 +348,27 @@ fn a_peer_that_runs_again_answers_what_was_sent_before() {
 }
 
 #[test]
+fn the_last_retry_is_not_spent_before_this_side_has_taken_what_came() {
+    let mut rung = Setup { retry_cnt: 2, ..Setup::new(QpType::Rc) }.build();
+    rung.peer_progress = PeerProgress::Unread;
+    rung.post_send(1, 4);
+    let mut transmissions = 0;
+    for _ in 0..20 {
+        transmissions += rung.requests().len();
+        rung.wait_for_deadline().expect("a timer runs");
+    }
+    assert_eq!((transmissions, rung.state()), (2, QpState::Rts));
+    assert_eq!(rung.host.counter(Counter::StarvedPeer), 0, "the peer is not to blame");
+    rung.peer_progress = PeerProgress::Unknown;
+    while rung.state() == QpState::Rts {
+        rung.wait_for_deadline().expect("a timer runs");
+        transmissions += rung.requests().len();
+    }
+    assert_eq!(transmissions, 3);
+    assert_eq!(rung.host.take_sends(), [(1, WcStatus::RetryExcErr)]);
+}
+
+#[test]
 fn a_wrong_claim_that_the_peer_is_starved_costs_a_limited_time() {
     // Timers of 8 µs, 67 ms, and 17 s.
     for timeout in [1, 14, 22] {

@@ -30,6 +30,35 @@ fn exhausted(answer: Option<&Literal>) -> String {
 }
 
 #[test]
+fn a_peer_that_has_gone_is_told_from_one_that_never_was() {
+    let ends = |acknowledged: bool, progress| {
+        let mut rung = Setup { retry_cnt: 1, ..Setup::new(QpType::Rc) }.build();
+        rung.peer_progress = progress;
+        if acknowledged {
+            rung.post_send(1, 4);
+            rung.requests();
+            rung.receive(&ack(SQ_PSN, 1));
+        }
+        rung.post_send(2, 4);
+        while rung.state() == QpState::Rts {
+            rung.requests();
+            rung.wait_for_deadline();
+        }
+        only(&rung)
+    };
+    use PeerProgress::{Absent, Unknown};
+    for (acknowledged, progress, end) in [
+        (true, Absent, "; it had acknowledged messages before, and its process has ended"),
+        (true, Unknown, "was it destroyed, has its process ended, or is the way to it cut?"),
+        (false, Absent, "no process of this host has such a number: its process has ended, or the dest_qp_num is wrong"),
+        (false, Unknown, "is the queue pair there, in RTR, and are its number and address right?"),
+    ] {
+        let said = ends(acknowledged, progress);
+        assert!(said.ends_with(end), "{said}");
+    }
+}
+
+#[test]
 fn silence_wrong_psns_and_loss_are_told_apart_by_the_requester() {
     let begin = "send request 0x7 (SEND, 4 bytes) failed with RETRY_EXC_ERR at PSN 0x000500: ";
     let times = "4 transmissions (retry_cnt 3, timeout 14: 68 ms each)";

@@ -17,6 +17,7 @@ const AT_A_TIME: usize = 32;
 const FIRST_LOCK: i64 = 1 << 30;
 const DOWN: u64 = 1;
 const CABLE_OUT: u64 = 2;
+const NO_CARRIER: u64 = 4;
 /// Room for a line of a file.
 pub(crate) const LINE_BYTES: usize = 48;
 
@@ -25,6 +26,7 @@ pub(crate) const LINE_BYTES: usize = 48;
 pub(crate) struct Condition {
     is_down: bool,
     is_cable_out: bool,
+    lacks_carrier: bool,
     /// As `ibv_port_attr` numbers it; 0: that of the profile.
     speed: u64,
     /// 0: those of the profile.
@@ -76,6 +78,7 @@ impl Condition {
         Condition {
             is_down: bits & DOWN != 0,
             is_cable_out: bits & CABLE_OUT != 0,
+            lacks_carrier: bits & NO_CARRIER != 0,
             lanes: bits >> 8 & 0xff,
             speed: bits >> 16 & 0xffff,
             is_gone: back_ns > now_ns,
@@ -89,6 +92,7 @@ impl Condition {
         Condition {
             is_down: self.is_down || other.is_down,
             is_cable_out: self.is_cable_out || other.is_cable_out,
+            lacks_carrier: self.lacks_carrier || other.lacks_carrier,
             speed: either(self.speed, other.speed),
             lanes: either(self.lanes, other.lanes),
             is_gone: self.is_gone || other.is_gone,
@@ -111,10 +115,11 @@ impl Condition {
 
     /// The numbers of the state and of the physical state, as verbs have them.
     pub(crate) const fn states(self) -> (u8, u8) {
-        match (self.is_down, self.is_cable_out) {
-            (true, _) => (1, 3),
-            (false, true) => (4, 2),
-            (false, false) => (4, 5),
+        match (self.is_down, self.lacks_carrier, self.is_cable_out) {
+            (true, ..) => (1, 3),
+            (false, true, _) => (1, 2),
+            (false, false, true) => (4, 2),
+            (false, false, false) => (4, 5),
         }
     }
 

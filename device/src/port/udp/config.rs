@@ -33,6 +33,8 @@ pub struct UdpCounters {
     pub empty: u64,
     /// Sends repeated because an earlier packet's ICMP error was reported in their place.
     pub repeated_sends: u64,
+    /// Batches that left from the RoCE port, because another program had taken the source port of their flow.
+    pub source_ports_lost: u64,
     /// Packets lost because the queue filled up while a batch was sent one packet at a time.
     pub cut_batches_lost: u64,
 }

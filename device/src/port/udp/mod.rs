@@ -1,11 +1,13 @@
-//! The real network: one unconnected UDP socket.
+//! The real network: one unconnected UDP socket that receives, and one for each source port that is sent from.
 
 mod config;
 mod message;
 mod multicast;
+mod own_ports;
 mod port;
 mod raw;
 mod scope;
+mod senders;
 mod socket;
 
 pub use config::{UdpConfig, UdpCounters};

@@ -1,32 +1,40 @@
-//! A UDP socket as a port.
+//! UDP sockets as a port.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use libc::c_int;
+use pumice_transport::host::PeerProgress;
 use pumice_transport::path::{Flow, Path};
+use pumice_transport::wire::source_port;
 use socket2::{SockAddr, Socket};
 
 use super::config::{UdpConfig, UdpCounters};
 use super::message::{self, Arrival, Control};
 use super::multicast::Groups;
+use super::own_ports::OwnPort;
 use super::scope::Scopes;
+use super::senders::Senders;
 use super::socket::{self, DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, Sharing};
 use crate::port::segments;
-use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, Received, TransmitError};
+use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, ProcessGroup, Received, TransmitError};
 
-/// A UDP socket as a [`Port`].
+/// A UDP socket as a [`Port`], and others beside it that only send, each from a source port of its own.
 ///
-/// **Invariant**: the socket is never connected and sends with DF set, so single packets carry IP ID 0 and
+/// **Invariant**: the sockets are never connected and send with DF set, so single packets carry IP ID 0 and
 /// the packets of a batch 0, 1, 2, …, which is what their ICRCs were made for. IPv6 flow labels are the
 /// kernel's choice (the ICRC does not cover them).
 #[derive(Debug)]
 pub struct UdpPort {
     socket: Socket,
     address: IpAddr,
-    source_port: u16,
+    /// The RoCE port, which the socket is bound to.
+    own_port: u16,
     ipv6_socket: bool,
+    senders: Senders,
+    /// No other process has the RoCE port.
+    own: Option<OwnPort>,
     limits: PortLimits,
     groups: Groups,
     scopes: Scopes,
@@ -59,13 +67,15 @@ impl UdpPort {
         let failed = |step| move |source| PortError::Socket { step, source };
         let name = socket.local_addr().map_err(failed("read the socket's name"))?;
         let receive_buffer_bytes = socket.recv_buffer_size().map_err(failed("read SO_RCVBUF"))?;
-        let source_port = name.as_socket().map_or(config.port, |name| name.port());
+        let own_port = name.as_socket().map_or(config.port, |name| name.port());
         Ok(UdpPort {
-            groups: Groups::new(&socket, address, source_port, config),
+            groups: Groups::new(&socket, address, own_port, config),
+            senders: Senders::new(config.buffer_bytes),
+            own: (!config.reuse_port).then(|| OwnPort::new(address, own_port)),
             scopes: Scopes::default(),
             socket,
             address,
-            source_port,
+            own_port,
             ipv6_socket: address.is_ipv6(),
             limits: PortLimits {
                 max_segments: socket::max_segments(),
@@ -88,7 +98,7 @@ impl UdpPort {
 
     /// The UDP port it is bound to.
     pub fn port(&self) -> u16 {
-        self.source_port
+        self.own_port
     }
 
     /// Bytes of the receive buffer, as the kernel accounts them.
@@ -111,7 +121,8 @@ impl UdpPort {
         } else {
             flow.source != self.address
         };
-        if foreign || flow.source_port != self.source_port {
+        let is_ours = flow.source_port == self.own_port || source_port::is_computed(flow.source_port);
+        if foreign || !is_ours {
             return Err(TransmitError::Refused(libc::EADDRNOTAVAIL));
         }
         let limit_bytes = self.limits.max_batch_bytes;
@@ -121,8 +132,35 @@ impl UdpPort {
         Ok(())
     }
 
+    /// The socket that sends from a flow's source port. None: it is not to be had any more.
+    fn way_out(&mut self, now_ns: u64, flow: &Flow) -> Option<WayOut> {
+        if flow.source_port == self.own_port {
+            let is_wildcard = self.address.is_unspecified();
+            let (fd, is_mapped) = (self.socket.as_raw_fd(), self.ipv6_socket);
+            return Some(WayOut { fd, is_mapped, names_source: is_wildcard });
+        }
+        let fd = self.senders.socket(now_ns, flow.source, flow.source_port)?;
+        Some(WayOut { fd, is_mapped: false, names_source: false })
+    }
+
+    /// Sends a batch whose source port another program has taken from the RoCE port, which its receiver learns.
+    #[cold]
+    fn transmit_from_own_port(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        self.counters.source_ports_lost += 1;
+        let mut path = batch.path.clone();
+        path.flow.source_port = self.own_port;
+        let bytes = segments::moved(&batch.path.flow, &path.flow, batch.segment_bytes, batch.bytes);
+        self.transmit(now_ns, &GsoBatch { path: &path, bytes: &bytes, ..*batch })
+    }
+
     /// One sendmsg; `segment_bytes` asks the kernel to cut.
-    fn send(&mut self, path: &Path, bytes: &[u8], segment_bytes: Option<u16>) -> Result<(), c_int> {
+    fn send(
+        &mut self,
+        way: WayOut,
+        path: &Path,
+        bytes: &[u8],
+        segment_bytes: Option<u16>,
+    ) -> Result<(), c_int> {
         let flow = &path.flow;
         let ipv4 = flow.destination.is_ipv4();
         let mut control = Control::new();
@@ -137,7 +175,7 @@ impl UdpPort {
         if hop_limit != DEFAULT_HOP_LIMIT || flow.destination.is_multicast() {
             control.push_hop_limit(ipv4, hop_limit);
         }
-        if self.address.is_unspecified() {
+        if way.names_source {
             control.push_source(flow.source);
         }
         let scope_id = match flow.destination {
@@ -145,14 +183,13 @@ impl UdpPort {
             other => self.scopes.scope_id(flow.source, other),
         };
         let to = SockAddr::from(socket::destination(
-            self.ipv6_socket,
+            way.is_mapped,
             flow.destination,
             flow.destination_port,
             scope_id,
         ));
         let mut attempt = || {
-            message::send(self.socket.as_raw_fd(), &to, bytes, &mut control)
-                .map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
+            message::send(way.fd, &to, bytes, &mut control).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
         };
         let outcome = match attempt() {
             Err(errno) if may_be_an_old_error(errno) => {
@@ -169,14 +206,14 @@ impl UdpPort {
 
     /// Sends a batch one packet at a time after the kernel refused to cut it with `errno`. Alone, each packet
     /// has IP ID 0, so the ICRCs are renewed.
-    fn send_cut(&mut self, batch: &GsoBatch<'_>, errno: c_int) -> Result<(), TransmitError> {
+    fn send_cut(&mut self, way: WayOut, batch: &GsoBatch<'_>, errno: c_int) -> Result<(), TransmitError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut outcome = Ok(());
         for (index, segment) in batch.segments().enumerate() {
             scratch.clear();
             scratch.extend_from_slice(segment);
             segments::renumber(&batch.path.flow, segments::ip_id(index), 0, &mut scratch);
-            match self.send(batch.path, &scratch, None) {
+            match self.send(way, batch.path, &scratch, None) {
                 Ok(()) => {}
                 Err(e) if index == 0 => {
                     outcome = Err(transmit_error(e, segment.len()));
@@ -193,6 +230,16 @@ impl UdpPort {
         }
         outcome
     }
+}
+
+/// How a batch leaves.
+#[derive(Debug, Clone, Copy)]
+struct WayOut {
+    fd: RawFd,
+    /// The socket takes IPv6 addresses only.
+    is_mapped: bool,
+    /// The socket is bound to no address: each send says which.
+    names_source: bool,
 }
 
 /// Whether a send may have been answered with the ICMP error of an earlier packet.
@@ -221,33 +268,36 @@ fn transmit_error(errno: c_int, segment_bytes: usize) -> TransmitError {
 }
 
 impl Port for UdpPort {
-    fn transmit(&mut self, _now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+    fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.check(batch)?;
         let segments = batch.segments().len();
         if segments == 0 {
             return Ok(());
         }
+        let Some(way) = self.way_out(now_ns, &batch.path.flow) else {
+            return self.transmit_from_own_port(now_ns, batch);
+        };
         if segments == 1 {
             return self
-                .send(batch.path, batch.bytes, None)
+                .send(way, batch.path, batch.bytes, None)
                 .map_err(|e| transmit_error(e, batch.bytes.len()));
         }
         let segment_bytes = u16::try_from(batch.segment_bytes).ok().filter(|_| self.limits.max_segments > 1);
         let Some(segment_bytes) = segment_bytes else {
-            return self.send_cut(batch, libc::EIO);
+            return self.send_cut(way, batch, libc::EIO);
         };
         if segments > self.limits.max_segments {
             let limit_bytes = self.limits.max_segments * batch.segment_bytes;
             return Err(TransmitError::TooLong { bytes: batch.bytes.len(), limit_bytes });
         }
-        match self.send(batch.path, batch.bytes, Some(segment_bytes)) {
+        match self.send(way, batch.path, batch.bytes, Some(segment_bytes)) {
             Ok(()) => Ok(()),
-            Err(errno @ (libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => self.send_cut(batch, errno),
+            Err(errno @ (libc::EINVAL | libc::EIO | libc::EMSGSIZE)) => self.send_cut(way, batch, errno),
             Err(errno) => Err(transmit_error(errno, batch.segment_bytes)),
         }
     }
 
-    fn receive(&mut self, _now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let receive = |fd: RawFd, buffer: &mut [u8]| {
             message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
         };
@@ -261,12 +311,17 @@ impl Port for UdpPort {
             arrival = receive(self.socket.as_raw_fd(), &mut self.buffer);
             bound = self.address;
         }
-        let Some(arrival) = arrival else { return false };
+        let Some(arrival) = arrival else {
+            if let Some(own) = &mut self.own {
+                own.found_empty(now_ns);
+            }
+            return false;
+        };
         if arrival.truncated {
             self.counters.truncated += 1;
         } else if arrival.length_bytes == 0 {
             self.counters.empty += 1;
-        } else if let Some(received) = received(&self.buffer, &arrival, bound, self.source_port) {
+        } else if let Some(received) = received(&self.buffer, &arrival, bound, self.own_port) {
             handler(&received);
         }
         true
@@ -275,6 +330,12 @@ impl Port for UdpPort {
     /// The same for every peer: peers are taken to have the receive buffer that this socket has.
     fn limits(&self, _peer: Peer) -> PortLimits {
         self.limits
+    }
+
+    fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
+        // A group's packets leave by the interface that the socket was told.
+        let wanted = Some(flow.source_port).filter(|_| !flow.destination.is_multicast());
+        wanted.and_then(|port| self.senders.reserve(now_ns, flow.source, port)).unwrap_or(self.own_port)
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
@@ -287,6 +348,20 @@ impl Port for UdpPort {
 
     fn leave(&mut self, group: IpAddr) -> io::Result<()> {
         self.groups.leave(group)
+    }
+
+    fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
+        self.own.as_mut().map(|own| -> &mut dyn ProcessGroup { own })
+    }
+}
+
+impl ProcessGroup for OwnPort {
+    fn clock_began(&mut self, origin_ns: u64) {
+        OwnPort::clock_began(self, origin_ns);
+    }
+
+    fn peer_progress(&mut self, _now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
+        OwnPort::peer_progress(self, peer.address, since_ns)
     }
 }
 

@@ -158,7 +158,7 @@ fn paths_that_are_not_the_ports_are_refused() {
     let (mut a, b) = (open("127.0.0.1"), open("127.0.0.2"));
     let right = path(&a, "127.0.0.1", &b, "127.0.0.2");
     let mut wrong_port = right.clone();
-    wrong_port.flow.source_port ^= 1;
+    wrong_port.flow.source_port = 1;
     let mut wrong_source = right.clone();
     wrong_source.flow.source = "127.0.0.5".parse().unwrap();
     let mut mixed = right.clone();
@@ -171,6 +171,73 @@ fn paths_that_are_not_the_ports_are_refused() {
     assert_eq!(send(&right, 70_000), Err(TransmitError::TooLong { bytes: 70_000, limit_bytes }));
     assert_eq!(send(&right, 0), Ok(()));
     assert_eq!(send(&right, 2000), Ok(()));
+}
+
+/// Two packets of one path with their ICRCs.
+fn sealed(flow: &Flow) -> Vec<u8> {
+    let mut bytes = vec![7; 2 * 64];
+    bytes.chunks_mut(64).enumerate().for_each(|(index, packet)| icrc::seal(flow, index as u16, packet));
+    bytes
+}
+
+#[test]
+fn packets_leave_from_the_source_port_of_their_flow() {
+    let mut pairs = vec![(open("127.0.0.1"), open("127.0.0.2"), ["127.0.0.1", "127.0.0.2"])];
+    pairs.push((open("0.0.0.0"), open("127.0.0.2"), ["127.0.0.3", "127.0.0.2"]));
+    if has_ipv6() {
+        pairs.push((open("::1"), open("::1"), ["::1", "::1"]));
+        pairs.push((open("::"), open("::1"), ["::1", "::1"]));
+    }
+    for (mut a, mut b, [source, destination]) in pairs {
+        let mut path = path(&a, source, &b, destination);
+        path.flow.source_port = 0xc123;
+        path.flow.source_port = a.source_port(0, &path.flow);
+        assert!(source_port::is_computed(path.flow.source_port), "{path:?}");
+        let marked = Path { traffic_class: 0x62, hop_limit: 9, ..path.clone() };
+        for path in [&path, &marked] {
+            let bytes = sealed(&path.flow);
+            a.transmit(0, &GsoBatch::new(path, 64, &bytes)).unwrap();
+            let arrived = take(&mut b);
+            assert_eq!((arrived.flow, arrived.traffic_class), (path.flow, path.traffic_class));
+            assert_eq!((arrived.hop_limit, arrived.bytes[..64].to_vec()), (path.hop_limit, bytes[..64].to_vec()));
+        }
+        // What comes to such a port is dropped by the kernel, and wakes no thread.
+        let mut back = self::path(&b, destination, &a, source);
+        back.flow.destination_port = path.flow.source_port;
+        b.transmit(0, &GsoBatch::new(&back, 64, &[1; 64])).unwrap();
+        assert!(!wait_readable(&a.descriptors(), None, Some(Duration::ZERO)).unwrap());
+    }
+}
+
+#[test]
+fn a_group_is_sent_to_from_the_roce_port() {
+    let mut a = open("127.0.0.1");
+    let b = open("127.0.0.2");
+    let mut path = path(&a, "127.0.0.1", &b, "239.1.2.3");
+    path.flow.source_port = 0xc123;
+    assert_eq!(a.source_port(0, &path.flow), a.port());
+}
+
+#[test]
+fn a_source_port_that_another_program_has_taken_since_is_left_for_the_roce_port() {
+    let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.2"));
+    a.senders = Senders::new(65_536).limited(1);
+    let [mut first, mut second] = [0xc200, 0xc300].map(|source_port| {
+        let path = path(&a, "127.0.0.1", &b, "127.0.0.2");
+        Path { flow: Flow { source_port, ..path.flow }, ..path }
+    });
+    first.flow.source_port = a.source_port(0, &first.flow);
+    // Idle since; its place goes to another one, and its port to another program.
+    second.flow.source_port = a.source_port(u64::MAX, &second.flow);
+    assert_ne!(first.flow.source_port, second.flow.source_port);
+    let _thief = std::net::UdpSocket::bind(("127.0.0.1", first.flow.source_port)).unwrap();
+    let bytes = sealed(&first.flow);
+    a.transmit(0, &GsoBatch::new(&first, 64, &bytes)).unwrap();
+    let arrived = take(&mut b);
+    let flow = Flow { source_port: a.port(), ..first.flow };
+    assert_eq!(arrived.flow, flow);
+    assert_eq!(arrived.bytes, sealed(&flow)[..arrived.bytes.len()], "with the ICRCs of its new flow");
+    assert_eq!(a.counters().source_ports_lost, 1);
 }
 
 #[test]

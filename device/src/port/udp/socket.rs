@@ -135,6 +135,37 @@ pub(super) fn open(name: SocketAddr, buffer_bytes: usize, sharing: Sharing) -> R
     Ok(socket)
 }
 
+/// Opens a socket that only sends: what comes to it is dropped by the kernel.
+pub(super) fn open_sender(
+    name: SocketAddr,
+    buffer_bytes: usize,
+    sharing: Sharing,
+) -> Result<Socket, PortError> {
+    let socket = open(name, buffer_bytes, sharing)?;
+    let failed = |step| move |source| PortError::Socket { step, source };
+    drop_everything(socket.as_raw_fd()).map_err(failed("set SO_ATTACH_FILTER"))?;
+    // What came before the filter; the kernel gives the least that it can.
+    socket.set_recv_buffer_size(1).map_err(failed("set SO_RCVBUF"))?;
+    Ok(socket)
+}
+
+/// Gives a socket a filter that takes no byte of any datagram.
+fn drop_everything(fd: RawFd) -> io::Result<()> {
+    let mut program = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    let whole = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+    // SAFETY: the program is a live array of the length given, and the kernel copies it.
+    let status = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const whole).cast(),
+            mem::size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 fn configure(
     socket: &Socket,
     address: IpAddr,

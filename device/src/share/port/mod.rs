@@ -18,6 +18,7 @@ use std::sync::Arc;
 use pumice_transport::cm::Place;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::mad::ServiceId;
+use pumice_transport::path::Flow;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
@@ -280,6 +281,10 @@ impl<M: Medium> Port for SharedPort<M> {
         self.requests.due_ns()
     }
 
+    fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
+        self.medium.source_port(now_ns, flow)
+    }
+
     fn limits(&self, peer: Peer) -> PortLimits {
         self.limits_of_ring(peer).unwrap_or_else(|| self.medium.limits(peer))
     }
@@ -329,6 +334,10 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, peer))
     }
 
+    fn clock_began(&mut self, origin_ns: u64) {
+        self.looks.clock_began(origin_ns);
+    }
+
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
         let member = self.backlog.as_ref().and_then(|backlog| backlog.find(peer));
         let is_own = |member| self.membership.own_members().contains(&member);
@@ -339,16 +348,20 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
             let has_looked = self.emptied_ns.is_some_and(|emptied_ns| emptied_ns >= since_ns);
             return if is_itself && !has_looked { PeerProgress::Starved } else { PeerProgress::Unknown };
         }
+        let is_here = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(peer.address));
+        let Some(member) = member else {
+            let is_absent = is_here && peer.process.is_of_process();
+            return if is_absent { PeerProgress::Absent } else { PeerProgress::Unknown };
+        };
         let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
         let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(peer));
-        let Some(false) = last_look_ns.map(|looked_ns| looked_ns >= since_ns) else {
-            return PeerProgress::Unknown;
-        };
-        // Perhaps what was sent to it lies with another process, and only this tells it so.
-        let Some(member) = member else { return PeerProgress::Unknown };
-        self.relay.send_look(self.membership.registry(), member);
+        let has_looked = last_look_ns.is_none_or(|looked_ns| looked_ns >= since_ns);
+        if !has_looked {
+            // Perhaps what was sent to it lies with another process, and only this tells it so.
+            self.relay.send_look(self.membership.registry(), member);
+        }
         let (has_index, condition) = self.membership.condition(member);
-        progress::peer_progress(Signs { has_index, condition, has_looked: false })
+        progress::peer_progress(Signs { has_index, condition, has_looked })
     }
 
     fn woken(&mut self) {

@@ -81,7 +81,7 @@ impl<M: Medium> SharedPort<M> {
         let port = self.medium.port();
         let is_own = bound == source || bound.is_unspecified() && backlog.is_local(source);
         is_own
-            && (path.flow.source_port, path.flow.destination_port) == (port, port)
+            && path.flow.destination_port == port
             // An adopted index has no process that could take a ring.
             && (member == self.membership.index() || !self.membership.own_members().contains(&member))
     }

@@ -17,7 +17,7 @@ pub(in crate::share) struct Inbound<M = RingPages> {
     /// Which of that process's rings it is.
     pub(super) number: u64,
     consumer: Consumer<M>,
-    ways: [Option<Way>; MAX_PATHS],
+    ways: Box<[Option<Way>]>,
     /// Nothing was taken yet: batches that went by UDP before come first.
     pub(super) is_fresh: bool,
     /// There is a newer ring from this member index: this one goes when it is empty.
@@ -26,7 +26,8 @@ pub(in crate::share) struct Inbound<M = RingPages> {
 
 impl<M: RingMemory> Inbound<M> {
     pub(in crate::share) fn new(from: MemberIndex, number: u64, consumer: Consumer<M>) -> Inbound<M> {
-        Inbound { from, number, consumer, ways: [None; MAX_PATHS], is_fresh: true, is_superseded: false }
+        let ways = vec![None; MAX_PATHS].into_boxed_slice();
+        Inbound { from, number, consumer, ways, is_fresh: true, is_superseded: false }
     }
 
     /// Whether there is something to take.
@@ -53,7 +54,7 @@ impl<M: RingMemory> Inbound<M> {
                 *way = Some(Way::decode(bytes).ok_or(Broken)?);
                 continue;
             }
-            let Way { flow, traffic_class, hop_limit } = way.ok_or(Broken)?;
+            let Way { flow, traffic_class, hop_limit } = (*way).ok_or(Broken)?;
             let bytes = buffer.get(..slot.length_bytes as usize).ok_or(Broken)?;
             return Ok(Some(Received {
                 flow,

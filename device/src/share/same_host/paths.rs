@@ -7,8 +7,9 @@ use pumice_transport::path::{Flow, Path};
 use crate::share::record;
 use crate::share::ring::INLINE_BYTES;
 
-/// Paths that a ring knows at a time. The next one takes the place of the oldest.
-pub(super) const MAX_PATHS: usize = 16;
+/// Paths that a ring knows at a time: as many as a byte tells apart. Each queue pair has one, and the path has
+/// the number that its source port and its marks say; another one of that number takes its place.
+pub(super) const MAX_PATHS: usize = 256;
 
 /// TTL of batches that leave it to the port: that of the kernel.
 const DEFAULT_HOP_LIMIT: u8 = 64;
@@ -68,11 +69,15 @@ impl Way {
 }
 
 /// The paths of a ring, as its producer knows them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PathNumbers {
-    known: Vec<Path>,
-    last: usize,
-    next: usize,
+    known: Box<[Option<Path>]>,
+}
+
+impl Default for PathNumbers {
+    fn default() -> PathNumbers {
+        PathNumbers { known: vec![None; MAX_PATHS].into_boxed_slice() }
+    }
 }
 
 /// The number of a path.
@@ -87,27 +92,25 @@ impl PathNumbers {
     /// The number that a path has, or that it would have.
     #[inline]
     pub(super) fn find(&mut self, path: &Path) -> Number {
-        if self.known.get(self.last) == Some(path) {
-            return Number::Known(self.last as u8);
-        }
-        match self.known.iter().position(|known| known == path) {
-            Some(number) => {
-                self.last = number;
-                Number::Known(number as u8)
-            }
-            None => Number::New(self.next as u8),
+        let number = number_of(path);
+        match self.known.get(usize::from(number)) {
+            Some(Some(known)) if known == path => Number::Known(number),
+            _ => Number::New(number),
         }
     }
 
     /// The path has the number that `find` gave it.
     pub(super) fn learn(&mut self, path: &Path) {
-        match self.known.get_mut(self.next) {
-            Some(known) => *known = path.clone(),
-            None => self.known.push(path.clone()),
+        if let Some(known) = self.known.get_mut(usize::from(number_of(path))) {
+            *known = Some(path.clone());
         }
-        self.last = self.next;
-        self.next = (self.next + 1) % MAX_PATHS;
     }
+}
+
+#[inline]
+fn number_of(path: &Path) -> u8 {
+    let [high, low] = path.flow.source_port.to_be_bytes();
+    low ^ high.rotate_left(5) ^ path.traffic_class.rotate_left(3)
 }
 
 #[cfg(test)]
@@ -139,17 +142,31 @@ mod tests {
     }
 
     #[test]
-    fn a_path_keeps_its_number_until_sixteen_others_have_come() {
+    fn a_path_keeps_its_number_until_another_one_takes_it() {
         let mut numbers = PathNumbers::default();
-        let all: Vec<Path> = (0..17).map(|class| path("::1", "::1", class)).collect();
-        for (number, path) in (0..).zip(&all[..16]) {
-            assert_eq!(numbers.find(path), Number::New(number));
+        let from_port = |source_port| {
+            let path = path("::1", "::1", 0);
+            Path { flow: Flow { source_port, ..path.flow }, ..path }
+        };
+        let all: Vec<Path> = (0xc000..0xc100).map(from_port).collect();
+        for path in &all {
+            let Number::New(number) = numbers.find(path) else { panic!("{path:?} is not new") };
             numbers.learn(path);
+            assert_eq!(numbers.find(path), Number::Known(number));
         }
-        assert_eq!(numbers.find(&all[0]), Number::Known(0));
-        assert_eq!(numbers.find(&all[16]), Number::New(0));
-        numbers.learn(&all[16]);
-        assert_eq!(numbers.find(&all[16]), Number::Known(0));
-        assert_eq!(numbers.find(&all[0]), Number::New(1));
+        assert!(
+            all.iter().all(|path| matches!(numbers.find(path), Number::Known(_))),
+            "none takes another's"
+        );
+        let Number::Known(number) = numbers.find(&all[0]) else { unreachable!("checked above") };
+        let other = (0xc100..).map(from_port).find(|other| number_of(other) == number).unwrap();
+        assert_eq!(numbers.find(&other), Number::New(number));
+        numbers.learn(&other);
+        assert_eq!(
+            (numbers.find(&other), numbers.find(&all[0])),
+            (Number::Known(number), Number::New(number))
+        );
+        assert_eq!(numbers.find(&all[1]), Number::Known(number_of(&all[1])));
+        assert!(matches!(numbers.find(&path("::1", "::1", 4)), Number::New(_)), "marks are part of a path");
     }
 }

@@ -266,8 +266,7 @@ impl Port for GroupPort {
             GroupPort::Real(port) => return port.transmit(now_ns, batch),
             GroupPort::Simulated(port) => port,
         };
-        let Flow { source, destination, .. } = batch.path.flow;
-        let flow = Flow { source, destination, source_port: port.port, destination_port: port.port };
+        let flow = Flow { destination_port: port.port, ..batch.path.flow };
         let packet = Packet { flow, segment_bytes: batch.segment_bytes, bytes: batch.bytes.to_vec() };
         call(|kernel, _| {
             kernel.deliver(packet);
@@ -294,6 +293,13 @@ impl Port for GroupPort {
             has_icrc: true,
         });
         true
+    }
+
+    fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
+        match self {
+            GroupPort::Real(port) => port.source_port(now_ns, flow),
+            GroupPort::Simulated(_) => flow.source_port,
+        }
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {

@@ -107,6 +107,8 @@ impl Requester {
                 remote: wqe.remote_range(),
                 fault,
                 heard: self.heard,
+                was_acknowledged: self.acked != self.first_psn,
+                peer_is_absent: core::mem::take(&mut self.peer_is_absent),
             });
             host.log(&settings.context, cause);
         }

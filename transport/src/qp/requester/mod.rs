@@ -93,6 +93,8 @@ pub(crate) struct Requester {
     timer_began_ns: u64,
     /// Since when the peer is waited for because it has no processor.
     starved_since_ns: Option<u64>,
+    /// No process had the peer's number when the last retry was used up.
+    peer_is_absent: bool,
     pub(crate) rnr_until_ns: Option<u64>,
     pub(crate) early_timer_ns: Option<u64>,
     pub(crate) early_backoff: u32,
@@ -145,6 +147,7 @@ impl Requester {
             timer_ns: None,
             timer_began_ns: 0,
             starved_since_ns: None,
+            peer_is_absent: false,
             rnr_until_ns: None,
             early_timer_ns: None,
             early_backoff: 0,

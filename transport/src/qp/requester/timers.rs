@@ -68,7 +68,7 @@ impl Requester {
         (due && patient && self.retries_left <= LAST_RETRIES).then_some(self.timer_began_ns)
     }
 
-    /// The peer has no processor: its silence costs nothing, and is looked at again later.
+    /// The peer has no processor, or this process has not heard it yet: its silence costs nothing, and is looked at again later.
     pub(crate) fn wait_for_starved_peer(&mut self, settings: &Settings, now_ns: u64) {
         self.starved_since_ns.get_or_insert(now_ns);
         let wait_ns = transport_timer_ns(settings.timeout).map(|ns| ns.max(STARVED_LOOK_NS));
@@ -84,8 +84,14 @@ impl Requester {
             .min()
     }
 
+    /// When the transport timer expires, if it runs.
+    pub(crate) const fn timer_due_ns(&self) -> Option<u64> {
+        self.timer_ns
+    }
+
     /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without
-    /// spending the last retry on it and without sending anything: what was sent before lies in its socket.
+    /// spending the last retry on it and without sending anything: what was sent before lies in its socket. So is
+    /// one whose answer may lie in this process's.
     ///
     /// # Errors
     /// All retries are used up.
@@ -103,8 +109,12 @@ impl Requester {
             pacer.handle_timeout(now_ns);
         }
         if self.timer_ns.is_some_and(|at| at <= now_ns) {
-            if peer == PeerProgress::Starved && self.doubts_peer_since_ns(now_ns).is_some() {
-                host.emit(&settings.context, QpEvent::PeerStarved { psn: self.acked });
+            if matches!(peer, PeerProgress::Starved | PeerProgress::Unread)
+                && self.doubts_peer_since_ns(now_ns).is_some()
+            {
+                if peer == PeerProgress::Starved {
+                    host.emit(&settings.context, QpEvent::PeerStarved { psn: self.acked });
+                }
                 self.wait_for_starved_peer(settings, now_ns);
                 return Ok(());
             }
@@ -112,6 +122,7 @@ impl Requester {
             let (psn, retries_left, timeout) = (self.acked, self.retries_left, settings.timeout);
             host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left, timeout });
             if self.retries_left == 0 {
+                self.peer_is_absent = peer == PeerProgress::Absent;
                 return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
             }
             self.retries_left -= 1;

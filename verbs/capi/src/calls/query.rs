@@ -155,10 +155,10 @@ pub(crate) extern "C" fn query_port(
             active_width: width.verbs_number(),
             // The old field has 8 bits: faster ones are in the other only.
             active_speed: u8::try_from(speed as u32).unwrap_or(0x80),
-            phys_state: match (is_active, now.is_cable_in()) {
-                (true, true) => 5,  // LINK_UP
-                (true, false) => 2, // POLLING
-                (false, _) => 3,    // DISABLED
+            phys_state: match (now.is_disabled(), is_active && now.is_cable_in()) {
+                (true, _) => 3,      // DISABLED
+                (false, true) => 5,  // LINK_UP
+                (false, false) => 2, // POLLING
             },
             link_layer: 2, // ETHERNET
             lid,
@@ -250,6 +250,13 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
         let place = entry.place()?;
         if flags != 0 {
             return Err(INVALID);
+        }
+        if gid_index >= GidTable::LEN {
+            let beyond = || {
+                let len = GidTable::LEN;
+                format!("ibv_query_gid_ex refused: GID index {gid_index} beyond a table of {len}")
+            };
+            return Err(INVALID.because(beyond));
         }
         let found = gid_entry(&context, port_num, gid_index).ok_or(Errno(libc::ENODATA))?;
         place.set_within(&found, entry_size);

@@ -20,6 +20,10 @@ pub(crate) fn gid_entries_now(device: &DeviceDescription, offered: &[GidEntry]) 
     let found = interfaces().ok()?;
     // An address that was asked for may have gone.
     let mut entries = device.gid_entries_there(&found);
+    // A cable that is pulled brings no address: the port is down then.
+    if entries.iter().any(|entry| !entry.ip.is_loopback()) {
+        entries.retain(|entry| !entry.ip.is_loopback());
+    }
     let has =
         |ip: IpAddr| found.iter().any(|interface| interface.addresses.iter().any(|(own, _)| *own == ip));
     let loopback = offered.iter().filter(|entry| entry.ip.is_loopback() && has(entry.ip));

@@ -60,6 +60,13 @@ static void queries(void)
 	FAILS(ibv_query_gid_ex(ctx, 1, 0, &entry, 0), 0);
 	CLAIM(entry.gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(&entry.gid, &own_gid, 16));
 	FAILS(ibv_query_gid_ex(ctx, 1, 5, &entry, 0), ENODATA);
+	FAILS(ibv_query_gid_ex(ctx, 1, 1024, &entry, 0), EINVAL);
+	struct ibv_ah_attr empty = own_address();
+	empty.grh.sgid_index = 5;
+	REFUSED(ibv_create_ah(pd, &empty), ENODATA);
+	/* What ibv_query_gid said of the empty place, sent to and fro. */
+	memset(&empty.grh.dgid, 0, sizeof(empty.grh.dgid));
+	REFUSED(ibv_create_ah(pd, &empty), ENODATA);
 	CLAIM(ibv_query_gid_table(ctx, table, 4, 0) == 1);
 	CLAIM(ibv_query_gid_table(ctx, table, 4, 1) == -EINVAL);
 }

@@ -52,7 +52,7 @@ static void refusals(void)
 	REFUSED(ibv_create_qp(pd, &driver), EOPNOTSUPP);
 	init(qp);
 	to_rtr(qp, 0, IBV_QP_MIN_RNR_TIMER, EINVAL);
-	to_rtr(qp, 5, 0, EINVAL);
+	to_rtr(qp, 5, 0, ENODATA);
 }
 
 static void nobody_there(void)

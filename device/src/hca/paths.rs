@@ -1,0 +1,126 @@
+//! The paths of queue pairs: from address vectors, with a UDP source port each.
+
+use std::sync::Arc;
+
+use pumice_transport::path::Path;
+use pumice_transport::qp::{
+    AlternatePath, AttributeMask, ModifyError, QpAttributes, QueuePair, ResolvedPath,
+};
+use pumice_transport::types::{AddressVector, Mtu};
+use pumice_transport::wire::{Qpn, source_port};
+
+use crate::addresses::pkey_table::PkeyTable;
+use crate::addresses::ports::{DevicePort, Ports};
+use crate::engine::{read_limit_packets, window_limit_packets};
+use crate::ground::error::ResourceError;
+use crate::objects::address_handle;
+use crate::port::{Peer, Port};
+
+/// What paths of queue pairs are made from.
+pub(super) struct Paths<'a> {
+    ports: &'a Ports,
+    port: &'a mut dyn Port,
+    now_ns: u64,
+    /// The UDP source port that was computed for a path, and the one that it has in its place.
+    pub(super) replaced: Option<(u16, u16)>,
+}
+
+impl<'a> Paths<'a> {
+    pub(super) fn new(ports: &'a Ports, port: &'a mut dyn Port, now_ns: u64) -> Paths<'a> {
+        Paths { ports, port, now_ns, replaced: None }
+    }
+
+    /// The path of an address vector from a queue pair to another one.
+    fn path(&mut self, vector: &AddressVector, local: Qpn, remote: Qpn) -> Result<Path, ResourceError> {
+        let mut path = address_handle::resolve(vector, self.ports)?;
+        let computed = source_port::of_connection(path.flow_label, local, remote);
+        path.flow.source_port = computed;
+        let given = self.port.source_port(self.now_ns, &path.flow);
+        path.flow.source_port = given;
+        if given != computed {
+            self.replaced = Some((computed, given));
+        }
+        Ok(path)
+    }
+
+    /// The path that attributes have for a connected queue pair, with what its way takes.
+    pub(super) fn resolved(
+        &mut self,
+        qp: &QueuePair,
+        attributes: &QpAttributes,
+        mask: AttributeMask,
+        active_mtu: Mtu,
+    ) -> Result<ResolvedPath, ResourceError> {
+        let remote = remote_of(qp, attributes, mask);
+        let path = self.path(&attributes.address_vector, qp.context().qpn, remote)?;
+        let mtu_bytes = match Mtu::from_verbs(attributes.path_mtu) {
+            Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
+            _ => active_mtu.bytes(),
+        };
+        let address = path.flow.destination;
+        let limits = self.port.limits(Peer { address, process: remote.process() });
+        Ok(ResolvedPath {
+            path: Arc::new(path),
+            window_limit_packets: window_limit_packets(&limits),
+            read_limit_packets: read_limit_packets(&limits, mtu_bytes),
+        })
+    }
+
+    /// The partition and the alternate path that attributes name by places of the tables of a port.
+    pub(super) fn named_by_tables(
+        &mut self,
+        port: Option<&DevicePort>,
+        qp: &QueuePair,
+        attributes: &QpAttributes,
+        mask: AttributeMask,
+    ) -> Result<(Option<u16>, Option<AlternatePath>), ResourceError> {
+        let has = |bit| mask.contains(bit);
+        let pkey = match port {
+            Some(port) if has(AttributeMask::PKEY_INDEX) => {
+                Some(partition(&port.pkeys, attributes.pkey_index)?)
+            }
+            _ => None,
+        };
+        if !has(AttributeMask::ALT_PATH) {
+            return Ok((pkey, None));
+        }
+        let remote = remote_of(qp, attributes, mask);
+        let path = self.path(&attributes.alt_address_vector, qp.context().qpn, remote)?;
+        let pkeys = &self.ports.require(attributes.alt_port_num)?.pkeys;
+        let pkey_of_path = partition(pkeys, attributes.alt_pkey_index)?;
+        Ok((pkey, Some(AlternatePath { path: Arc::new(path), pkey: pkey_of_path })))
+    }
+}
+
+/// The queue pair that a queue pair is connected to when attributes have been applied.
+fn remote_of(qp: &QueuePair, attributes: &QpAttributes, mask: AttributeMask) -> Qpn {
+    Qpn::new(match mask.contains(AttributeMask::DEST_QPN) {
+        true => attributes.dest_qp_num,
+        false => qp.query().dest_qp_num,
+    })
+}
+
+/// The empty place of the GID table that is behind a destination which is no address: programs give their peers
+/// what `ibv_query_gid` said of the index, and get it back.
+pub(super) fn empty_place(
+    ports: &Ports,
+    attributes: &QpAttributes,
+    error: &ModifyError,
+) -> Option<ResourceError> {
+    let ModifyError::BadDestination { attribute, .. } = error else { return None };
+    let vector = match *attribute {
+        "ah_attr" => &attributes.address_vector,
+        _ => &attributes.alt_address_vector,
+    };
+    ports.get(vector.port_num)?.gids.entry(vector.sgid_index).err()
+}
+
+/// The key at an index; an empty place is no partition.
+fn partition(pkeys: &PkeyTable, index: u16) -> Result<u16, ResourceError> {
+    match pkeys.pkey(index.into())? {
+        0 => {
+            Err(ResourceError::invalid(format!("P_Key index {index} is empty; index 0 has the default key")))
+        }
+        pkey => Ok(pkey),
+    }
+}
