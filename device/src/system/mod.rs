@@ -4,5 +4,6 @@
 pub mod cancellation;
 pub(crate) mod event_fd;
 pub mod event_pipe;
+pub(crate) mod fault_guard;
 pub mod interface;
 pub(crate) mod system_call;
