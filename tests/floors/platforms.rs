@@ -64,6 +64,7 @@ const LINUX_EDGES: &[&str] = &[
     "device/src/sysfs/netlink.rs",
     "device/src/system/event_fd.rs",
     "device/src/system/event_pipe.rs",
+    "device/src/system/fault_guard/record.rs",
     "device/src/system/interface.rs",
     "device/src/system/lineage.rs",
     "device/src/system/system_call.rs",
@@ -104,8 +105,13 @@ const PORTABLE: &[&str] = &[
 ];
 
 /// Files that may name a processor: each has an arm for every one that pumice is built for.
-const PROCESSOR_EDGES: &[&str] =
-    &["verbs/capi/build.rs", "verbs/sysfs/src/bundled.rs", "verbs/capi/tests/abi.rs", "tests/cli_doctor.rs"];
+const PROCESSOR_EDGES: &[&str] = &[
+    "verbs/capi/build.rs",
+    "verbs/sysfs/src/bundled.rs",
+    "verbs/capi/tests/abi.rs",
+    "tests/cli_doctor.rs",
+    "device/src/system/fault_guard/call.rs",
+];
 
 /// Calls of the kernel that it has on x86-64 alone: other processors have a newer one in the place of each.
 const CALLS_OF_X86_64: &[&str] = &[

@@ -11,6 +11,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "device/src/memory/",
     // System calls.
     "device/src/system/cancellation.rs",
+    "device/src/system/fault_guard/",
     "device/src/system/interface.rs",
     "device/src/system/lineage.rs",
     "device/src/system/system_call.rs",

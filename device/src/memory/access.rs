@@ -1,14 +1,13 @@
 //! Copies between packets and application memory, according to what is behind a region.
 
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
-use super::copy::{load, store};
 use super::grant::{Backing, Grant};
-use super::{MappingCheck, RegionTable, on_demand};
+use super::{MappingCheck, RegionTable, copy, on_demand, watch};
+use crate::system::fault_guard::FaultGuard;
 
 impl RegionTable {
     /// Copies bytes `offset..offset + out.len()` of the buffers in `sges` into `out`.
@@ -93,7 +92,7 @@ impl RegionTable {
         data: &[u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_WRITE)?.write(address, data, check)
+        self.remote_grant(key, Access::REMOTE_WRITE)?.write(&self.guard, address, data, check)
     }
 
     /// Loads `out.len()` bytes from a remote address.
@@ -108,7 +107,7 @@ impl RegionTable {
         out: &mut [u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_READ)?.read(address, out, check)
+        self.remote_grant(key, Access::REMOTE_READ)?.read(&self.guard, address, out, check)
     }
 
     /// Executes an operation on 8 bytes in one piece and returns the original value, in host order. It is
@@ -124,15 +123,15 @@ impl RegionTable {
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
-        self.with_word(key, address, operation.access(), |word| match operation {
-            AtomicOperation::CompareSwap { compare, swap } => {
-                match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
-                    Ok(original) | Err(original) => original,
-                }
-            }
-            AtomicOperation::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
-            AtomicOperation::Write { bytes } => word.swap(u64::from_ne_bytes(bytes), Ordering::SeqCst),
-        })
+        let grant = self.remote_grant(key, operation.access())?;
+        let place = grant.locate(address, 8)?;
+        if !address.is_multiple_of(8) || !place.is_multiple_of(8) {
+            return Err(MemoryError::Misaligned);
+        }
+        if grant.backing != Backing::Mapped {
+            return grant.operate_on_copy(&self.guard, address, operation);
+        }
+        copy::operate(&self.guard, grant.watched, place, operation)
     }
 
     /// Makes earlier stores to a range (address, bytes), or to all that the key opens, visible, and
@@ -170,7 +169,7 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, out.len() as u64)?;
-        self.local_grant(pd, sge.lkey, false)?.read(address, out, check)
+        self.local_grant(pd, sge.lkey, false)?.read(&self.guard, address, out, check)
     }
 
     #[inline]
@@ -186,80 +185,82 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, data.len() as u64)?;
-        self.local_grant(pd, sge.lkey, true)?.write(address, data, check)
-    }
-
-    fn with_word<R>(
-        &self,
-        key: RemoteKey,
-        address: u64,
-        access: Access,
-        work: impl FnOnce(&AtomicU64) -> R,
-    ) -> Result<R, MemoryError> {
-        let grant = self.remote_grant(key, access)?;
-        let place = grant.locate(address, 8)?;
-        if !address.is_multiple_of(8) || !place.is_multiple_of(8) {
-            return Err(MemoryError::Misaligned);
-        }
-        if grant.backing != Backing::Mapped {
-            return grant.with_copy(address, work);
-        }
-        // SAFETY: `place..place + 8` lies inside a registered range, which `RegionTable::register`
-        // requires to stay mapped and writable (an atomic needs LOCAL_WRITE on the region); it is
-        // aligned, and access from elsewhere at the same time is what registration permits.
-        let word = unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(place as usize)) };
-        Ok(work(word))
+        self.local_grant(pd, sge.lkey, true)?.write(&self.guard, address, data, check)
     }
 }
 
 impl Grant {
     #[inline]
-    fn read(&self, address: u64, out: &mut [u8], check: MappingCheck) -> Result<(), MemoryError> {
+    fn read(
+        &self,
+        guard: &FaultGuard,
+        address: u64,
+        out: &mut [u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         let source = self.locate(address, out.len() as u64)?;
         if check.asks() || self.backing != Backing::Mapped {
-            return self.read_unmapped(source, out);
+            return self.read_unmapped(guard, source, out);
         }
-        load(source, out);
-        Ok(())
+        copy::load(guard, self.watched, source, out)
     }
 
     #[inline]
-    fn write(&self, address: u64, data: &[u8], check: MappingCheck) -> Result<(), MemoryError> {
+    fn write(
+        &self,
+        guard: &FaultGuard,
+        address: u64,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         let target = self.locate(address, data.len() as u64)?;
         if check.asks() || self.backing != Backing::Mapped {
-            return self.write_unmapped(target, data);
+            return self.write_unmapped(guard, target, data);
         }
-        store(target, data);
-        Ok(())
+        copy::store(guard, self.watched, target, data)
     }
 
     #[cold]
-    fn read_unmapped(&self, source: u64, out: &mut [u8]) -> Result<(), MemoryError> {
+    fn read_unmapped(&self, guard: &FaultGuard, source: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         if self.backing == Backing::Nothing {
             out.fill(0);
             return Ok(());
         }
-        on_demand::load(source, out)
+        let is_there = watch::enter(guard, self.watched, source, out.len());
+        let done = if is_there { on_demand::load(source, out) } else { Err(MemoryError::NotMapped) };
+        guard.leave();
+        done
     }
 
     #[cold]
-    fn write_unmapped(&self, target: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.backing == Backing::Nothing { Ok(()) } else { on_demand::store(target, data) }
+    fn write_unmapped(&self, guard: &FaultGuard, target: u64, data: &[u8]) -> Result<(), MemoryError> {
+        if self.backing == Backing::Nothing {
+            return Ok(());
+        }
+        let is_there = watch::enter(guard, self.watched, target, data.len());
+        let done = if is_there { on_demand::store(target, data) } else { Err(MemoryError::NotMapped) };
+        guard.leave();
+        done
     }
 
     /// Works on a copy of 8 bytes and stores it if it changed. The engine's lock makes this one step
     /// towards all other work of the device.
     #[cold]
-    fn with_copy<R>(&self, address: u64, work: impl FnOnce(&AtomicU64) -> R) -> Result<R, MemoryError> {
+    fn operate_on_copy(
+        &self,
+        guard: &FaultGuard,
+        address: u64,
+        operation: AtomicOperation,
+    ) -> Result<u64, MemoryError> {
         let mut before = [0; 8];
-        self.read(address, &mut before, MappingCheck::Assumed)?;
+        self.read(guard, address, &mut before, MappingCheck::Assumed)?;
         let word = AtomicU64::new(u64::from_ne_bytes(before));
-        let result = work(&word);
+        let original = copy::apply(operation, &word);
         let after = word.into_inner().to_ne_bytes();
         if after != before {
-            self.write(address, &after, MappingCheck::Assumed)?;
+            self.write(guard, address, &after, MappingCheck::Assumed)?;
         }
-        Ok(result)
+        Ok(original)
     }
 }
 

@@ -176,6 +176,103 @@ fn on_demand_regions_fail_where_nothing_is_mapped() {
     assert_eq!(table.remote_atomic(key(keys), word + 4, add), Err(MemoryError::Misaligned));
 }
 
+/// Pages of this process that a test takes away.
+struct Pages {
+    first: u64,
+}
+
+const PAGE: u64 = 4096;
+
+impl Pages {
+    fn new() -> Pages {
+        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory.
+        let first = unsafe { libc::mmap(std::ptr::null_mut(), 4 * PAGE as usize, rights, kind, -1, 0) };
+        assert_ne!(first, libc::MAP_FAILED);
+        Pages { first: first.expose_provenance() as u64 }
+    }
+
+    fn allow(&self, page: u64, rights: libc::c_int) {
+        let at = std::ptr::with_exposed_provenance_mut((self.first + page * PAGE) as usize);
+        // SAFETY: pages of this test, which only tables touch that are told.
+        assert_eq!(unsafe { libc::mprotect(at, PAGE as usize, rights) }, 0);
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let first = std::ptr::with_exposed_provenance_mut(self.first as usize);
+        // SAFETY: pages of this test.
+        unsafe { libc::munmap(first, 4 * PAGE as usize) };
+    }
+}
+
+#[test]
+fn memory_without_rights_is_an_error_and_works_again_with_them() {
+    crate::memory::guard_copies();
+    let pages = Pages::new();
+    let mut table = RegionTable::new(4);
+    let access = Access::all() - Access::ON_DEMAND - Access::ZERO_BASED;
+    // SAFETY: the pages outlive the table.
+    let keys = unsafe { table.register(1, pages.first, 4 * PAGE, pages.first, access) }.unwrap();
+    let (key, second) = (key(keys), pages.first + PAGE);
+    let add = AtomicOperation::FetchAdd { add: 2 };
+    // Of lengths and places at which a copy is made in different ways.
+    let table_of_lengths = [1, 3, 8, 9, 64, 700, PAGE as usize];
+    for (rights, reads, writes) in [
+        (libc::PROT_READ | libc::PROT_WRITE, true, true),
+        (libc::PROT_NONE, false, false),
+        (libc::PROT_READ, true, false),
+        (libc::PROT_READ | libc::PROT_WRITE, true, true),
+    ] {
+        pages.allow(1, rights);
+        let outcome = |works| if works { Ok(()) } else { Err(MemoryError::NotMapped) };
+        for length in table_of_lengths {
+            let mut bytes = vec![7; length];
+            for at in [second, second - length as u64 / 2] {
+                let is_inside = at == second || length > 1;
+                let (reads, writes) = (reads || !is_inside, writes || !is_inside);
+                assert_eq!(table.remote_write(key, at, &bytes, Assumed), outcome(writes), "{length}");
+                assert_eq!(table.remote_read(key, at, &mut bytes, Assumed), outcome(reads), "{length}");
+                let sges = [Sge { address: at, length: length as u32, lkey: keys.lkey }];
+                assert_eq!(table.scatter(1, &sges, 0, &bytes, Assumed), outcome(writes), "{length}");
+                assert_eq!(table.gather(1, &sges, 0, &mut bytes, Assumed), outcome(reads), "{length}");
+            }
+        }
+        assert_eq!(table.remote_atomic(key, second + 8, add).map(|_| ()), outcome(writes));
+        assert_eq!(table.remote_write(key, pages.first, &[1; PAGE as usize], Assumed), Ok(()), "beside it");
+    }
+}
+
+#[test]
+fn what_a_region_has_lost_is_not_written_though_memory_is_there_again() {
+    let buffer = Buffer::new(64);
+    let mut table = RegionTable::new(4);
+    let keys = buffer.register(&mut table);
+    let (key, first) = (key(keys), buffer.address());
+    let lost = first + 64..first + 128;
+    crate::memory::MappingChange::begin(lost.clone()).unwrap().end(lost);
+    let add = AtomicOperation::FetchAdd { add: 2 };
+    for (at, there) in [(first, true), (first + 60, false), (first + 120, false), (first + 128, true)] {
+        let outcome = if there { Ok(()) } else { Err(MemoryError::NotMapped) };
+        assert_eq!(table.remote_write(key, at, &[5; 8], Assumed), outcome);
+        assert_eq!(table.remote_write(key, at, &[5; 8], MappingCheck::Asked), outcome);
+        assert_eq!(table.remote_read(key, at, &mut [0; 8], Assumed), outcome);
+        let word = at.next_multiple_of(8);
+        assert_eq!(table.remote_atomic(key, word, add).map(|_| ()), outcome);
+        let sge = Sge { address: at, length: 8, lkey: keys.lkey };
+        let fault = table.find_fault(1, &[sge], false).map(|fault| (fault.error, fault.element));
+        assert_eq!(fault, (!there).then_some((MemoryError::NotMapped, Some(sge))));
+    }
+    assert_eq!(&buffer.bytes()[64..128], &[0; 64]);
+    // A registration of today has what is there now.
+    let again = buffer.register(&mut table);
+    table.remote_write(self::key(again), first + 64, &[6; 8], Assumed).unwrap();
+    assert_eq!(buffer.bytes()[64..72], [6; 8]);
+    table.deregister(keys.handle).unwrap();
+    table.deregister(again.handle).unwrap();
+}
+
 #[test]
 fn a_null_region_reads_as_zeros_and_keeps_nothing() {
     let mut table = RegionTable::new(4);

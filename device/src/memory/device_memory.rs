@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::copy::{load, store};
+use super::copy::{load_own, store_own};
 use crate::ground::error::ResourceError;
 
 /// A piece of device memory, zeroed.
@@ -97,7 +97,7 @@ impl DeviceMemory {
     /// # Errors
     /// `Invalid`: not of whole units of [`DeviceMemory::COPY_UNIT`]. EFAULT: not inside.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), ResourceError> {
-        load(self.check_copy(offset, out.len() as u64)?, out);
+        load_own(self.check_copy(offset, out.len() as u64)?, out);
         Ok(())
     }
 
@@ -106,7 +106,7 @@ impl DeviceMemory {
     /// # Errors
     /// `Invalid`: not of whole units of [`DeviceMemory::COPY_UNIT`]. EFAULT: not inside.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), ResourceError> {
-        store(self.check_copy(offset, data.len() as u64)?, data);
+        store_own(self.check_copy(offset, data.len() as u64)?, data);
         Ok(())
     }
 

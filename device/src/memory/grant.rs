@@ -6,6 +6,7 @@ use pumice_transport::wire::Qpn;
 
 use super::device_memory::Registration;
 use super::file_mapping::FileMapping;
+use super::watch::{Watch, Watched};
 use super::window_type::WindowType;
 
 /// One key: what it opens now, and what it is.
@@ -32,12 +33,14 @@ pub(super) struct Grant {
     pub(super) live: bool,
     /// The only queue pair that may use the key, if there is one.
     pub(super) qpn: Option<Qpn>,
+    /// What the region has lost, if its memory is the program's.
+    pub(super) watched: Option<&'static Watched>,
 }
 
 /// What is behind a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backing {
-    /// Memory that stays mapped.
+    /// Memory that is mapped, unless the program has taken it away.
     Mapped,
     /// The memory that the process has mapped there at the time of the access, if there is any.
     OnDemand,
@@ -51,18 +54,26 @@ impl Backing {
     }
 }
 
-/// Memory that the region itself keeps.
+/// What lives as long as a region is registered.
 #[derive(Debug)]
 pub(super) enum BackedBy {
-    DeviceMemory { _registration: Registration },
-    File { _mapping: FileMapping },
+    /// Memory of the program that is pinned, as far as the program lets it be.
+    Program {
+        _watch: Watch,
+    },
+    DeviceMemory {
+        _registration: Registration,
+    },
+    File {
+        _mapping: FileMapping,
+    },
 }
 
 #[derive(Debug)]
 pub(super) enum Kind {
     Region {
         bound_windows: u32,
-        /// What lives as long as it is registered; none: memory of the program.
+        /// None: the program's memory as it is at the time, or nothing.
         backed_by: Option<BackedBy>,
     },
     Window {
@@ -74,7 +85,8 @@ pub(super) enum Kind {
 impl Entry {
     /// Whether it is a region of the program's memory: neither null, nor device memory, nor a file's.
     pub(super) fn is_own_memory(&self) -> bool {
-        matches!(self.kind, Kind::Region { backed_by: None, .. }) && self.grant.backing != Backing::Nothing
+        matches!(self.kind, Kind::Region { backed_by: None | Some(BackedBy::Program { .. }), .. })
+            && self.grant.backing != Backing::Nothing
     }
 }
 

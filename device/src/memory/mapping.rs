@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
+use super::on_demand;
 use crate::ground::error::ResourceError;
 
-/// Checks that a range is mapped readable, and writable with `write`: what a registration would pin.
-/// Where the kernel does not tell (no procfs), everything passes.
+/// Checks that a range is mapped readable, and writable with `write`, and not behind the end of a file: what
+/// a registration would pin. Where the kernel does not tell (no procfs), everything passes.
 ///
 /// # Errors
 /// `BadAddress`: a part of it is not.
@@ -21,6 +23,17 @@ pub fn check_mapped(address: u64, length: u64, write: bool) -> Result<(), Resour
     if covered { Ok(()) } else { Err(ResourceError::BadAddress { address, length }) }
 }
 
+/// The mapping that has an address; none too where the kernel does not tell.
+pub fn mapping_at(address: u64) -> Option<Range<u64>> {
+    let maps = File::open("/proc/self/maps").ok()?;
+    if let Some(answer) = Query::ask(&maps, address) {
+        return answer.map(|mapping| mapping.start..mapping.end);
+    }
+    let lines = BufReader::with_capacity(1 << 14, maps).split(b'\n').map_while(Result::ok);
+    let mappings = lines.filter_map(|line| Mapping::parse(&line));
+    mappings.map(|mapping| mapping.start..mapping.end).find(|range| range.contains(&address))
+}
+
 /// A range that should be mapped with rights.
 struct Wanted {
     address: u64,
@@ -30,7 +43,15 @@ struct Wanted {
 
 impl Wanted {
     fn is_granted_by(&self, mapping: &Mapping) -> bool {
-        mapping.readable && (mapping.writable || !self.write)
+        mapping.readable && (mapping.writable || !self.write) && self.has_pages_of(mapping)
+    }
+
+    /// Whether the range's last page in a mapped file is there: then those before it are. Pages of other
+    /// memory come with the first access.
+    fn has_pages_of(&self, mapping: &Mapping) -> bool {
+        let last = mapping.end.min(self.end).saturating_sub(1);
+        let can_look = mapping.is_file && last >= self.address && on_demand::is_available();
+        !can_look || on_demand::load(last, &mut [0]).is_ok()
     }
 
     /// Asks for one mapping after the other, which Linux answers since 6.11; none if it does not.
@@ -82,8 +103,11 @@ struct Query {
     vma_start: u64,
     vma_end: u64,
     vma_flags: u64,
-    /// Page size, offset, inode, device, lengths and addresses of texts: not asked for.
-    rest: [u64; 7],
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    /// Device, lengths and addresses of texts: not asked for.
+    rest: [u64; 4],
 }
 
 impl Query {
@@ -103,6 +127,7 @@ impl Query {
                 end: query.vma_end,
                 readable: query.vma_flags & Query::READABLE != 0,
                 writable: query.vma_flags & Query::WRITABLE != 0,
+                is_file: query.inode != 0,
             }));
         }
         match std::io::Error::last_os_error().raw_os_error() {
@@ -112,12 +137,15 @@ impl Query {
     }
 }
 
-/// Part of the address space. A line of the list is `start-end rights …`, the addresses in hexadecimal.
+/// Part of the address space. A line of the list is `start-end rights offset device inode …`, the addresses
+/// in hexadecimal.
 struct Mapping {
     start: u64,
     end: u64,
     readable: bool,
     writable: bool,
+    /// Not memory that is the process's alone.
+    is_file: bool,
 }
 
 impl Mapping {
@@ -125,11 +153,13 @@ impl Mapping {
         let mut words = line.split(|byte| *byte == b' ');
         let mut bounds = words.next()?.split(|byte| *byte == b'-').map(hexadecimal);
         let rights = words.next()?;
+        let inode = words.nth(2)?;
         Some(Mapping {
             start: bounds.next()??,
             end: bounds.next()??,
             readable: rights.contains(&b'r'),
             writable: rights.contains(&b'w'),
+            is_file: inode != b"0",
         })
     }
 }
@@ -140,6 +170,9 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use memmap2::MmapOptions;
+    use rustix::fs::{MemfdFlags, memfd_create};
+
     use super::*;
 
     #[test]
@@ -147,7 +180,8 @@ mod tests {
         let line = b"7f10a000-7f10b000 r--p 00001000 fd:00 131 /usr/lib/x y.so\n";
         let mapping = Mapping::parse(line).unwrap();
         assert_eq!((mapping.start, mapping.end), (0x7f10_a000, 0x7f10_b000));
-        assert!(mapping.readable && !mapping.writable);
+        assert!(mapping.readable && !mapping.writable && mapping.is_file);
+        assert!(!Mapping::parse(b"7f10a000-7f10b000 rw-p 00000000 00:00 0 \n").unwrap().is_file);
         for bad in [&b""[..], b"x-y r--p", b"12", b"12 rw", b"1-2"] {
             assert!(Mapping::parse(bad).is_none(), "{bad:?}");
         }
@@ -180,5 +214,26 @@ mod tests {
             assert!(wanted.is_covered_by_queries(&maps()).is_none_or(|covered| covered == mapped));
         }
         assert_eq!(check_mapped(8, 0, true), Ok(()));
+    }
+
+    #[test]
+    fn what_lies_behind_the_end_of_a_file_is_not_there() {
+        let page = 1 << 16;
+        let file = File::from(memfd_create("pumice-test", MemfdFlags::CLOEXEC).unwrap());
+        file.set_len(page).unwrap();
+        let map = MmapOptions::new().len(2 * page as usize).map_raw(&file).unwrap();
+        let first = map.as_ptr().expose_provenance() as u64;
+        let errno = |first, length| check_mapped(first, length, true).map_err(|error| error.errno());
+        assert_eq!(errno(first, page), Ok(()), "a sparse file");
+        assert_eq!(errno(first, page + 1), Err(libc::EFAULT));
+        assert_eq!(errno(first + page, page), Err(libc::EFAULT));
+        let wanted = Wanted { address: first, end: first + 2 * page, write: true };
+        assert!(!wanted.is_covered_by_list(File::open("/proc/self/maps").unwrap()));
+        assert!(wanted.is_covered_by_queries(&File::open("/proc/self/maps").unwrap()) != Some(true));
+        file.set_len(2 * page).unwrap();
+        assert_eq!(errno(first, 2 * page), Ok(()));
+        let range = mapping_at(first + page).unwrap();
+        assert!(range.start <= first && range.end >= first + 2 * page);
+        assert_eq!(mapping_at(8), None);
     }
 }

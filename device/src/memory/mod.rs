@@ -6,8 +6,8 @@
 //!
 //! **Invariant**: application memory is never behind a Rust reference. Other threads of the
 //! application may read and write it at any time, as they may with a hardware NIC, so it is only
-//! touched through raw pointers and atomics, all of them in `copy.rs`, `access.rs` (atomic operations) and
-//! `device_memory.rs`, and by system calls that report a page that is not there, in `on_demand.rs`.
+//! touched through raw pointers and atomics, all of them in `copy.rs`, by calls that a fault can end
+//! (`crate::system::fault_guard`), and in `on_demand.rs` by system calls that report a missing page.
 
 mod access;
 mod advice;
@@ -20,6 +20,7 @@ mod mapping_check;
 mod on_demand;
 mod region;
 mod region_table;
+mod watch;
 mod window;
 mod window_type;
 
@@ -27,10 +28,17 @@ pub use advice::{Advice, PageRange};
 pub use copy::read_registered;
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use file_mapping::FileMapping;
-pub use mapping::check_mapped;
+pub use mapping::{check_mapped, mapping_at};
 pub use mapping_check::MappingCheck;
 pub use on_demand::{fill_mapped, is_available as on_demand_is_available, read_mapped};
 pub use region::{RegionChange, RegionInfo, RegionKeys};
 pub use region_table::RegionTable;
+pub use watch::MappingChange;
 pub use window::WindowKeys;
 pub use window_type::WindowType;
+
+/// From now on a copy of memory that has gone is an error, and not the end of the process: this installs
+/// handlers of SIGSEGV and SIGBUS, which hand on all that is not the fault of such a copy.
+pub fn guard_copies() {
+    crate::system::fault_guard::watch_faults();
+}

@@ -6,6 +6,7 @@ use pumice_transport::types::Access;
 
 use super::device_memory::Registration;
 use super::grant::{BackedBy, Backing, Entry, Grant, Kind};
+use super::watch::Watch;
 use super::{DeviceMemory, FileMapping, RegionTable, on_demand};
 use crate::ground::error::ResourceError;
 use crate::ground::table::Handle;
@@ -36,7 +37,7 @@ pub struct RegionInfo {
     pub access: Access,
     /// Memory windows bound to it.
     pub bound_windows: u32,
-    /// All of it is mapped for as long as it is registered.
+    /// It is not paged on demand: it is mapped unless the program takes it away.
     pub stays_mapped: bool,
 }
 
@@ -51,25 +52,28 @@ pub struct RegionChange {
     pub access: Option<Access>,
 }
 
+/// The least size of a page.
+const PAGE_BYTES: u64 = 4096;
+
 impl RegionTable {
     /// Rights that a region may have.
     const REGION_ACCESS: Access = Access::all();
 
     /// Registers `length` bytes of this process at `address`; users of the keys call the first byte
-    /// `iova`, or 0 with [`Access::ZERO_BASED`]. Length 0 is legal: every access then fails.
+    /// `iova`, or 0 with [`Access::ZERO_BASED`]. Length 0 is legal inside a page: every access then fails.
     ///
     /// With [`Access::ON_DEMAND`] the range need not be mapped: an access to a page that is not there
     /// fails. Address 0 and length 2^64 - 1 then mean the whole address space (an implicit region).
     ///
     /// # Safety
-    /// Until the region is deregistered, the range must stay mapped with the rights that `access` asks for
-    /// (unless it is on demand), and must be memory for which reads and writes by the device (from any
-    /// thread, at any time) are acceptable to its owner.
+    /// Until the region is deregistered, the range must be memory for which reads and writes by the device
+    /// (from any thread, at any time) are acceptable to its owner. If the program takes it away (unless it is
+    /// on demand), a [`MappingChange`](super::MappingChange) must say so, or nothing else may come there.
     ///
     /// # Errors
     /// `Invalid`: remote write or atomic without local write, unknown access flags, a range that
-    /// wraps. `NotSupported`: on demand, where the kernel refuses the system calls for it. `NoMemory`: the
-    /// table is full.
+    /// wraps, or has no page (nothing, from the beginning of one). `NotSupported`: on demand, where the
+    /// kernel refuses the system calls for it. `NoMemory`: the table is full.
     pub unsafe fn register(
         &mut self,
         pd: u32,
@@ -81,7 +85,9 @@ impl RegionTable {
         let access = RegionTable::check_access(access)?;
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { iova };
         RegionTable::check_range(address, length, iova, access)?;
-        self.insert_region(None, |key| Grant {
+        let watch = watch_of(address, length, access);
+        let watched = watch.as_ref().map(Watch::watched);
+        self.insert_region(watch.map(|watch| BackedBy::Program { _watch: watch }), |key| Grant {
             key,
             pd,
             address,
@@ -91,6 +97,7 @@ impl RegionTable {
             backing: Backing::of(access),
             live: true,
             qpn: None,
+            watched,
         })
     }
 
@@ -123,6 +130,7 @@ impl RegionTable {
             backing: Backing::Mapped,
             live: true,
             qpn: None,
+            watched: None,
         })
     }
 
@@ -157,6 +165,7 @@ impl RegionTable {
             backing,
             live: true,
             qpn: None,
+            watched: None,
         })
     }
 
@@ -175,6 +184,7 @@ impl RegionTable {
             backing: Backing::Nothing,
             live: true,
             qpn: None,
+            watched: None,
         })
     }
 
@@ -232,6 +242,14 @@ impl RegionTable {
         let entry = self.entries.require_mut(handle)?;
         let pd = change.pd.unwrap_or(entry.grant.pd);
         let backing = Backing::of(access);
+        if change.translation.is_some() || backing != entry.grant.backing {
+            // What is registered now is what is there now.
+            let watch = watch_of(address, length, access);
+            entry.grant.watched = watch.as_ref().map(Watch::watched);
+            if let Kind::Region { backed_by, .. } = &mut entry.kind {
+                *backed_by = watch.map(|watch| BackedBy::Program { _watch: watch });
+            }
+        }
         entry.grant = Grant { pd, address, iova, length, access, backing, ..entry.grant };
         let key = entry.grant.key;
         Ok(RegionKeys { lkey: key, rkey: key, handle })
@@ -309,6 +327,13 @@ impl RegionTable {
                 ))
             };
         }
+        if length == 0 && address.is_multiple_of(PAGE_BYTES) {
+            // As every driver of Linux that pins: nothing inside a page is one page, and nothing at the
+            // beginning of a page is none.
+            return Err(ResourceError::invalid(format!(
+                "a region of length 0 at {address:#x}, the beginning of a page, has no page"
+            )));
+        }
         let last = length.saturating_sub(1);
         for (name, first) in [("address", address), ("iova", iova)] {
             if first.checked_add(last).is_none() {
@@ -336,6 +361,11 @@ impl RegionTable {
             rkeys.join(", ")
         ))
     }
+}
+
+/// Watches memory of the program that is not paged on demand.
+fn watch_of(address: u64, length: u64, access: Access) -> Option<Watch> {
+    (Backing::of(access) == Backing::Mapped).then(|| Watch::new(address, length))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::grant::{Backing, Entry, Grant, Kind};
 use crate::ground::error::ResourceError;
 use crate::ground::random::Random;
 use crate::ground::table::{Handle, Table, check_room};
+use crate::system::fault_guard::FaultGuard;
 
 /// All regions and windows of a device, by key. The upper 24 bits of a key are the place in the table plus a
 /// number that is never 0 and differs from device to device; the low 8 bits vary from registration to
@@ -26,6 +27,8 @@ pub struct RegionTable {
     windows: u32,
     /// Windows bound to a queue pair: if 0, destroying a queue pair need not search.
     pub(super) qp_bound_windows: u32,
+    /// Of the copies, which are made under the engine's lock.
+    pub(super) guard: FaultGuard,
 }
 
 impl RegionTable {
@@ -43,6 +46,7 @@ impl RegionTable {
             most,
             windows: 0,
             qp_bound_windows: 0,
+            guard: FaultGuard::new(),
         }
     }
 
@@ -109,14 +113,21 @@ impl RegionTable {
     /// Which of the buffers cannot be used locally, and why; none, if all can.
     pub fn find_fault(&self, pd: u32, sges: &[Sge], stores: bool) -> Option<MemoryFault> {
         for sge in sges.iter().filter(|sge| sge.length > 0) {
-            let Err(error) = self.locate_local(pd, sge.lkey, sge.address, sge.length.into(), stores) else {
-                continue;
-            };
+            let located = self.locate_local(pd, sge.lkey, sge.address, sge.length.into(), stores);
+            let Some(error) = located.err().or_else(|| self.lost_by(sge)) else { continue };
             let entry = self.by_key(sge.lkey).filter(|entry| matches!(entry.kind, Kind::Region { .. }));
             let region = entry.map(|entry| (entry.grant.iova, entry.grant.length));
             return Some(MemoryFault { error, element: Some(*sge), region, stores });
         }
         None
+    }
+
+    /// Whether the program has taken away memory of this buffer.
+    fn lost_by(&self, sge: &Sge) -> Option<MemoryError> {
+        let grant = &self.by_key(sge.lkey)?.grant;
+        let first = grant.locate(sge.address, sge.length.into()).ok()?;
+        let has_lost = grant.watched?.has_lost_of(&(first..first.saturating_add(sge.length.into())));
+        has_lost.then_some(MemoryError::NotMapped)
     }
 
     /// The regions and windows of a protection domain, by their keys.

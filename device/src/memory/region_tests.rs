@@ -73,11 +73,15 @@ fn registration_checks_flags_and_keeps_optional_ones_harmless() {
 }
 
 #[test]
-fn length_zero_registers_and_opens_nothing() {
+fn length_zero_inside_a_page_registers_and_opens_nothing() {
     let mut table = RegionTable::new(8);
-    let keys = register(&mut table, 0x7000, 0, 0x7000, REMOTE).unwrap();
-    assert_eq!(table.locate_local(7, keys.lkey, 0x7000, 1, false), Err(MemoryError::OutOfRange));
-    assert_eq!(table.locate_local(7, keys.lkey, 0x7000, 0, false), Ok(0x7000));
+    let keys = register(&mut table, 0x7040, 0, 0x7040, REMOTE).unwrap();
+    assert_eq!(table.locate_local(7, keys.lkey, 0x7040, 1, false), Err(MemoryError::OutOfRange));
+    assert_eq!(table.locate_local(7, keys.lkey, 0x7040, 0, false), Ok(0x7040));
+    for (address, access) in [(0x7000, REMOTE), (0, REMOTE), (0x7000, REMOTE | Access::ON_DEMAND)] {
+        let refused = register(&mut table, address, 0, 0x7040, access).unwrap_err();
+        assert_eq!(refused.errno(), libc::EINVAL, "no page, at {address:#x}");
+    }
 }
 
 #[test]

@@ -178,6 +178,7 @@ impl RegionTable {
             backing: entry.grant.backing,
             live: true,
             qpn: (window == WindowType::Type2).then_some(qpn),
+            watched: entry.grant.watched,
         })
     }
 
@@ -207,6 +208,7 @@ fn unbound(key: u32, pd: u32) -> Grant {
         backing: Backing::Nothing,
         live: false,
         qpn: None,
+        watched: None,
     }
 }
 

@@ -6,6 +6,7 @@ pub mod cancellation;
 pub mod capability;
 pub(crate) mod event_fd;
 pub mod event_pipe;
+pub(crate) mod fault_guard;
 pub mod interface;
 pub mod limits;
 pub mod lineage;

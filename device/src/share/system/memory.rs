@@ -7,12 +7,15 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::real::File;
+use crate::system::fault_guard::{SharedRange, guard_shared};
 use crate::system::unsignalled::within_limit;
 
 /// A mapped file. Any process that has the file may write anything at any time: what is read here is a claim.
-/// A process that shortens the file ends the processes that use it, which it could also do with a signal.
+/// If a process shortens the file, each process that uses it goes on with numbers of its own.
 #[derive(Debug)]
 pub(in crate::share) struct SharedMemory {
+    /// Dropped before the mapping: other memory may come to its place.
+    _range: SharedRange,
     mapped: MmapRaw,
     words: usize,
 }
@@ -29,7 +32,8 @@ impl SharedMemory {
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         within_limit(|| fallocate(file.descriptor(), FallocateFlags::empty(), 0, bytes as u64))?;
         let mapped = MmapOptions::new().len(bytes).map_raw(file.descriptor())?;
-        Ok(SharedMemory { mapped, words })
+        let range = guard_shared(mapped.as_ptr().expose_provenance(), bytes);
+        Ok(SharedMemory { _range: range, mapped, words })
     }
 
     /// The words.
@@ -61,5 +65,25 @@ mod tests {
         assert_eq!(b.words()[999].load(Ordering::Relaxed), 7);
         fs::remove_file(&path).unwrap();
         assert!(SharedMemory::map(&fs::File::open("/dev/null").unwrap().into(), 8).is_err());
+    }
+    #[test]
+    fn a_file_that_is_shortened_ends_no_process() {
+        let path = std::env::temp_dir().join(format!("pumice-shortened-{}", std::process::id()));
+        let mut options = fs::File::options();
+        options.read(true).write(true).create(true);
+        let file = options.open(&path).unwrap();
+        let open = || File::from(options.open(&path).unwrap());
+        let (a, b) = (SharedMemory::map(&open(), 2000).unwrap(), SharedMemory::map(&open(), 2000).unwrap());
+        a.words()[5].store(7, Ordering::Relaxed);
+        file.set_len(0).unwrap();
+        b.words()[1999].fetch_add(3, Ordering::Relaxed);
+        assert_eq!(b.words()[1999].load(Ordering::Relaxed), 3);
+        assert_eq!(b.words()[5].load(Ordering::Relaxed), 0, "numbers of its own");
+        assert_eq!(a.words()[1999].load(Ordering::Relaxed), 0);
+        drop((a, b));
+        let again = SharedMemory::map(&open(), 2000).unwrap();
+        again.words()[1999].store(9, Ordering::Relaxed);
+        assert_eq!(again.words()[1999].load(Ordering::Relaxed), 9);
+        fs::remove_file(&path).unwrap();
     }
 }

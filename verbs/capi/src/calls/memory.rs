@@ -17,6 +17,7 @@ use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED, set_errno};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
 use crate::ground::log::log_at;
+use crate::ground::mappings::watch_mappings;
 use crate::ground::outcome::{number_of, pointer_about, status_of};
 use crate::ground::requests::elements;
 use crate::ground::settings::require;
@@ -54,8 +55,8 @@ fn change(
         Some((address, length, _)) => Some(Pinned::take(address, length, change.access.unwrap_or_default())?),
         None => None,
     };
-    // SAFETY: a new range comes from a `Lasting` argument: the program keeps it mapped until it deregisters
-    // it.
+    watch_mappings();
+    // SAFETY: a new range comes from a `Lasting` argument; that the program takes it away is watched.
     let keys = unsafe { context.hca().rereg_mr(region.handle(), domain, change) }?;
     if let Some(pinned) = pinned {
         region.pin(pinned);
@@ -92,7 +93,11 @@ pub(crate) fn register(
     let context = domain.context()?;
     let (address, rights) = (addr.as_ptr().expose_provenance() as u64, access(rights)?);
     let pinned = Pinned::take(address, length as u64, rights)?;
-    // SAFETY: `Lasting` promises that the program keeps the range mapped until it deregisters it.
+    if !rights.contains(Access::ON_DEMAND) {
+        watch_mappings();
+    }
+    // SAFETY: `Lasting` promises that peers may write the range until the program deregisters it; that it
+    // takes the memory away is watched.
     let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
     // No peer knows the keys yet, so nothing touches the range before this has looked.
     check_range(address, length, rights).inspect_err(|_| {
@@ -155,8 +160,8 @@ pub(crate) extern "C" fn ibv_reg_dmabuf_mr(
     pointer_about(About::on(pd), || register_file(pd, &range, iova, access as c_uint))
 }
 
-/// What a device that pins would find out: whether the range is mapped with the rights. On demand, it
-/// need not be.
+/// What a device that pins would find out: whether the range is mapped with the rights, and its file is so
+/// long. On demand, it need not be.
 fn check_range(address: u64, length: usize, rights: Access) -> Result<(), Errno> {
     if rights.contains(Access::ON_DEMAND) {
         return Ok(());

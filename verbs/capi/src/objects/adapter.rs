@@ -215,12 +215,15 @@ fn not_opened(error: OpenError, settings: &Settings) -> Errno {
     }
 }
 
-/// Runs `start`, whose new threads inherit that they get no signals.
+/// Runs `start`, whose new threads inherit that they get no signals but those of their own faults.
 fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let (mut all, mut old): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
     // SAFETY: sets of this frame are written and read.
     unsafe {
         libc::sigfillset(&mut all);
+        // What a copy of memory that has gone meets.
+        libc::sigdelset(&mut all, libc::SIGSEGV);
+        libc::sigdelset(&mut all, libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
     }
     let started = start();

@@ -27,7 +27,7 @@ static void registration(void)
 		REFUSED((ibv_reg_mr)(pd, memory, 8, refused[i]), EINVAL);
 	/* Hints that make no difference, known and unknown ones. */
 	struct ibv_mr *hinted = ibv_reg_mr(pd, memory, 8, RIGHTS | IBV_ACCESS_RELAXED_ORDERING | 1 << 22 | IBV_ACCESS_HUGETLB);
-	struct ibv_mr *empty = ibv_reg_mr(pd, memory, 0, RIGHTS);
+	struct ibv_mr *empty = ibv_reg_mr(pd, (char *)memory + 1, 0, RIGHTS);
 	CLAIM(hinted && empty && empty->length == 0);
 	FAILS(ibv_dereg_mr(hinted), 0);
 	FAILS(ibv_dereg_mr(empty), 0);

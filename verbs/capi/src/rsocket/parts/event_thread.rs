@@ -106,12 +106,15 @@ impl EventThread {
     }
 }
 
-/// A thread that is started here gets no signals: they are the program's.
+/// A thread that is started here gets no signals but those of its own faults: they are the program's.
 fn without_signals<T>(start: impl FnOnce() -> T) -> T {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: live sets; the first call fills the one that the second reads.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
+        // What a copy of memory that has gone meets.
+        libc::sigdelset(all.as_mut_ptr(), libc::SIGSEGV);
+        libc::sigdelset(all.as_mut_ptr(), libc::SIGBUS);
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
     }
     let started = start();

@@ -1,0 +1,178 @@
+//! The handler of SIGSEGV and SIGBUS. What is not a guarded call's fault goes to the handler before it.
+
+use std::ffi::{c_int, c_void};
+use std::mem::{MaybeUninit, transmute};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::{call, record, shared};
+
+/// The handlers that were there before ours, which stay for as long as the process lives.
+static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+/// From now on faults of guarded calls end these only.
+///
+/// A handler that the program installs later is in front of this one. Most hand on what they do not know.
+pub(crate) fn watch_faults() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        record::prepare_order();
+        install(libc::SIGSEGV, &BEFORE_SEGV);
+    });
+    watch_bus_errors();
+}
+
+/// From now on files that are shortened do not end the process.
+pub(super) fn watch_bus_errors() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| install(libc::SIGBUS, &BEFORE_BUS));
+}
+
+type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
+    let mut old = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: the kernel writes the action of the signal to the place that is given.
+    if unsafe { libc::sigaction(signal, ptr::null(), old.as_mut_ptr()) } != 0 {
+        return;
+    }
+    // SAFETY: the call above has filled it.
+    let old = unsafe { old.assume_init() };
+    before.store(Box::leak(Box::new(old)), Ordering::Release);
+    let own: Handler = on_fault;
+    // SAFETY: all bits 0 are a value of the structure.
+    let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
+    action.sa_sigaction = own as usize;
+    // On the stack for signals, if the thread has one: the runtimes of other languages ask for that.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    // SAFETY: an action of this frame, whose handler has the type that SA_SIGINFO asks for.
+    unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the location is this thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    if !is_settled(signal, info, context) {
+        hand_on(signal, info, context);
+    }
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Whether the signal is a fault that is dealt with here.
+fn is_settled(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
+    // SAFETY: the kernel gives both to a handler with SA_SIGINFO.
+    let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
+    let (counter, stack) = registers(context);
+    if info.si_code <= 0 {
+        // SAFETY: what `kill` and `raise` fill in.
+        let is_own = unsafe { info.si_pid() == libc::getpid() };
+        // A handler in front of this one was told of a guarded call's fault, and raises it again, after it
+        // has put this one back: the access is repeated when that one returns.
+        return is_own && record::is_below_a_call(*stack as usize);
+    }
+    // SAFETY: the kernel has filled in the address of a fault.
+    let address = unsafe { info.si_addr() }.addr();
+    if let Some(of_call) = record::call_of(address, *stack as usize) {
+        *counter = call::landing() as _;
+        *stack = of_call as _;
+        return true;
+    }
+    signal == libc::SIGBUS && shared::replace(address)
+}
+
+/// What a register is in the structure of the kernel.
+#[cfg(target_arch = "x86_64")]
+type Register = libc::greg_t;
+#[cfg(target_arch = "aarch64")]
+type Register = u64;
+#[cfg(target_arch = "riscv64")]
+type Register = libc::c_ulong;
+
+/// Program counter and stack pointer of what was interrupted.
+fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut Register) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const _: () = assert!(libc::REG_RSP == 15 && libc::REG_RIP == 16, "the places in the list");
+        let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, stack, counter, ..] =
+            &mut context.uc_mcontext.gregs;
+        (counter, stack)
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        (&mut context.uc_mcontext.pc, &mut context.uc_mcontext.sp)
+    }
+    #[cfg(target_arch = "riscv64")]
+    {
+        const _: () = assert!(libc::REG_PC == 0 && libc::REG_SP == 2, "the places in the list");
+        let [counter, _, stack, ..] = &mut context.uc_mcontext.__gregs;
+        (counter, stack)
+    }
+}
+
+/// Does what the handler before would have done.
+fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let before = if signal == libc::SIGBUS { &BEFORE_BUS } else { &BEFORE_SEGV };
+    // SAFETY: null, or an action that stays.
+    let Some(before) = (unsafe { before.load(Ordering::Acquire).as_ref() }) else {
+        return by_default(signal, info);
+    };
+    match before.sa_sigaction {
+        libc::SIG_DFL => by_default(signal, info),
+        // SAFETY: the kernel gives it to a handler with SA_SIGINFO.
+        libc::SIG_IGN if unsafe { (*info).si_code } <= 0 => {}
+        libc::SIG_IGN => by_default(signal, info),
+        handler => {
+            enter_mask(signal, before);
+            if before.sa_flags & libc::SA_RESETHAND != 0 {
+                set_default(signal);
+            }
+            if before.sa_flags & libc::SA_SIGINFO != 0 {
+                // SAFETY: the handler of an action with SA_SIGINFO has this type.
+                let handler = unsafe { transmute::<usize, Handler>(handler) };
+                handler(signal, info, context);
+            } else {
+                // SAFETY: the handler of an action without SA_SIGINFO has this type.
+                let handler = unsafe { transmute::<usize, extern "C" fn(c_int)>(handler) };
+                handler(signal);
+            }
+        }
+    }
+}
+
+/// Blocks the signals that the kernel would have blocked for that handler. The return from this one unblocks
+/// them.
+fn enter_mask(signal: c_int, action: &libc::sigaction) {
+    // SAFETY: sets of the action and of this frame.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const action.sa_mask, ptr::null_mut());
+        if action.sa_flags & libc::SA_NODEFER != 0 {
+            let mut own = MaybeUninit::uninit();
+            libc::sigemptyset(own.as_mut_ptr());
+            libc::sigaddset(own.as_mut_ptr(), signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, own.as_ptr(), ptr::null_mut());
+        }
+    }
+}
+
+fn set_default(signal: c_int) {
+    // SAFETY: all bits 0 are an action: the default one.
+    unsafe {
+        let action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        libc::sigaction(signal, &raw const action, ptr::null_mut());
+    }
+}
+
+/// Ends the process: a fault happens again when the handler returns, at the same place; a signal that was
+/// sent is sent again.
+fn by_default(signal: c_int, info: *mut libc::siginfo_t) {
+    set_default(signal);
+    // SAFETY: the kernel gives it to a handler with SA_SIGINFO; the calls take numbers.
+    unsafe {
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
+    }
+}
