@@ -6,6 +6,7 @@ mod deaths;
 mod errors;
 mod events;
 mod floods;
+mod forks;
 mod kit;
 mod lifetime;
 mod links;

@@ -111,12 +111,11 @@ impl Listeners {
     fn emit(&self, device: Option<usize>, event: &Event<'_>) {
         let Ok(mut state) = self.0.try_lock() else { return };
         let events = state.listeners_of(device);
-        if events.is_none() {
-            if state.early.len() < MOST_EARLY
-                && let Some(early) = Early::of(event)
-            {
-                state.early.push((device, early));
-            }
+        if events.is_none()
+            && state.early.len() < MOST_EARLY
+            && let Some(early) = Early::of(event)
+        {
+            state.early.push((device, early));
         }
         drop(state);
         if let Some(events) = events.flatten() {
