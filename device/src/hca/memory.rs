@@ -49,6 +49,14 @@ impl Hca {
         Ok(unsafe { self.core.lock().resources.rereg_region(region, pd, change) }?)
     }
 
+    /// Says that a region is of mapped files, which another process may shorten: its faults are expected.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn set_mr_of_files(&self, region: Handle) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.set_region_of_files(region)?)
+    }
+
     /// A region as it is now.
     ///
     /// # Errors

@@ -1,11 +1,13 @@
 //! Copies between packets and application memory, according to what is behind a region.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
+use super::copy::Place;
 use super::grant::{Backing, Grant};
+use super::watch::Presence;
 use super::{MappingCheck, RegionTable, copy, on_demand, watch};
 use crate::system::fault_guard::FaultGuard;
 
@@ -128,10 +130,12 @@ impl RegionTable {
         if !address.is_multiple_of(8) || !place.is_multiple_of(8) {
             return Err(MemoryError::Misaligned);
         }
-        if grant.backing != Backing::Mapped {
-            return grant.operate_on_copy(&self.guard, address, operation);
+        match grant.backing {
+            Backing::Mapped | Backing::File => copy::operate(grant.place(&self.guard, place), operation),
+            Backing::OnDemand => on_demand::operate(place, operation),
+            // Reads as zeros.
+            Backing::Nothing => Ok(0),
         }
-        copy::operate(&self.guard, grant.watched, place, operation)
     }
 
     /// Makes earlier stores to a range (address, bytes), or to all that the key opens, visible, and
@@ -200,9 +204,9 @@ impl Grant {
     ) -> Result<(), MemoryError> {
         let source = self.locate(address, out.len() as u64)?;
         if check.asks() || self.backing != Backing::Mapped {
-            return self.read_unmapped(guard, source, out);
+            return self.read_otherwise(guard, source, out, check);
         }
-        copy::load(guard, self.watched, source, out)
+        copy::load(self.place(guard, source), out)
     }
 
     #[inline]
@@ -215,52 +219,61 @@ impl Grant {
     ) -> Result<(), MemoryError> {
         let target = self.locate(address, data.len() as u64)?;
         if check.asks() || self.backing != Backing::Mapped {
-            return self.write_unmapped(guard, target, data);
+            return self.write_otherwise(guard, target, data, check);
         }
-        copy::store(guard, self.watched, target, data)
+        copy::store(self.place(guard, target), data)
+    }
+
+    #[inline]
+    fn place<'a>(&self, guard: &'a FaultGuard, address: u64) -> Place<'a> {
+        Place { guard, watched: self.watched, is_of_file: self.backing == Backing::File, address }
     }
 
     #[cold]
-    fn read_unmapped(&self, guard: &FaultGuard, source: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        if self.backing == Backing::Nothing {
-            out.fill(0);
-            return Ok(());
-        }
-        let is_there = watch::enter(guard, self.watched, source, out.len());
-        let done = if is_there { on_demand::load(source, out) } else { Err(MemoryError::NotMapped) };
-        guard.leave();
-        done
-    }
-
-    #[cold]
-    fn write_unmapped(&self, guard: &FaultGuard, target: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.backing == Backing::Nothing {
-            return Ok(());
-        }
-        let is_there = watch::enter(guard, self.watched, target, data.len());
-        let done = if is_there { on_demand::store(target, data) } else { Err(MemoryError::NotMapped) };
-        guard.leave();
-        done
-    }
-
-    /// Works on a copy of 8 bytes and stores it if it changed. The engine's lock makes this one step
-    /// towards all other work of the device.
-    #[cold]
-    fn operate_on_copy(
+    fn read_otherwise(
         &self,
         guard: &FaultGuard,
-        address: u64,
-        operation: AtomicOperation,
-    ) -> Result<u64, MemoryError> {
-        let mut before = [0; 8];
-        self.read(guard, address, &mut before, MappingCheck::Assumed)?;
-        let word = AtomicU64::new(u64::from_ne_bytes(before));
-        let original = copy::apply(operation, &word);
-        let after = word.into_inner().to_ne_bytes();
-        if after != before {
-            self.write(guard, address, &after, MappingCheck::Assumed)?;
+        source: u64,
+        out: &mut [u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
+        match self.backing {
+            Backing::File if !check.asks() => copy::load(self.place(guard, source), out),
+            Backing::Nothing => {
+                out.fill(0);
+                Ok(())
+            }
+            _ => self.by_kernel(guard, source, out.len(), || on_demand::load(source, out)),
         }
-        Ok(original)
+    }
+
+    #[cold]
+    fn write_otherwise(
+        &self,
+        guard: &FaultGuard,
+        target: u64,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
+        match self.backing {
+            Backing::File if !check.asks() => copy::store(self.place(guard, target), data),
+            Backing::Nothing => Ok(()),
+            _ => self.by_kernel(guard, target, data.len(), || on_demand::store(target, data)),
+        }
+    }
+
+    /// Makes a copy by a system call, unless the region has lost the memory.
+    fn by_kernel(
+        &self,
+        guard: &FaultGuard,
+        first: u64,
+        bytes: usize,
+        copy: impl FnOnce() -> Result<(), MemoryError>,
+    ) -> Result<(), MemoryError> {
+        let presence = watch::enter(guard, self.watched, first, bytes);
+        let done = if presence == Presence::Gone { Err(MemoryError::NotMapped) } else { copy() };
+        guard.leave();
+        done
     }
 }
 

@@ -4,6 +4,7 @@ use super::MappingCheck::Assumed;
 use super::*;
 use crate::memory::RegionKeys;
 use pumice_transport::wire::Qpn;
+use std::sync::atomic::AtomicU64;
 
 /// Application memory, reached like the device reaches it.
 struct Buffer {
@@ -248,7 +249,12 @@ fn memory_without_rights_is_an_error_and_works_again_with_them() {
 fn what_a_region_has_lost_is_not_written_though_memory_is_there_again() {
     let buffer = Buffer::new(64);
     let mut table = RegionTable::new(4);
-    let keys = buffer.register(&mut table);
+    let register = |table: &mut RegionTable| {
+        let access = Access::all() - Access::ON_DEMAND - Access::ZERO_BASED;
+        // SAFETY: the buffer outlives the table, and consists of atomics.
+        unsafe { table.register(1, buffer.address(), 512, buffer.address(), access) }.unwrap()
+    };
+    let keys = register(&mut table);
     let (key, first) = (key(keys), buffer.address());
     let lost = first + 64..first + 128;
     crate::memory::MappingChange::begin(lost.clone()).unwrap().end(lost);
@@ -266,7 +272,7 @@ fn what_a_region_has_lost_is_not_written_though_memory_is_there_again() {
     }
     assert_eq!(&buffer.bytes()[64..128], &[0; 64]);
     // A registration of today has what is there now.
-    let again = buffer.register(&mut table);
+    let again = register(&mut table);
     table.remote_write(self::key(again), first + 64, &[6; 8], Assumed).unwrap();
     assert_eq!(buffer.bytes()[64..72], [6; 8]);
     table.deregister(keys.handle).unwrap();

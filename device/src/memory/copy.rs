@@ -7,46 +7,73 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use pumice_transport::host::MemoryError;
 use pumice_transport::types::AtomicOperation;
 
-use super::watch::{self, Watched};
-use crate::system::fault_guard::FaultGuard;
+use super::on_demand;
+use super::watch::{self, Presence, Watched};
+use crate::system::fault_guard::{FaultGuard, sees_faults};
 
-/// Copies memory at `source` into `out`.
+/// Memory that a copy is about, inside a region.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) guard: &'a FaultGuard,
+    pub(super) watched: Option<&'a Watched>,
+    /// It is of a file, which another process may shorten at any time.
+    pub(super) is_of_file: bool,
+    pub(super) address: u64,
+}
+
+impl Place<'_> {
+    /// Makes a copy: by `plain`, which a fault may end, or by `kernel` where the faults of this thread go to
+    /// a handler of the program.
+    #[inline]
+    fn copy(
+        self,
+        bytes: usize,
+        plain: impl FnOnce(&FaultGuard) -> bool,
+        kernel: impl FnOnce() -> bool,
+    ) -> Result<(), MemoryError> {
+        let presence = watch::enter(self.guard, self.watched, self.address, bytes);
+        let is_done = match presence {
+            Presence::There if !self.is_of_file => plain(self.guard),
+            Presence::Gone => false,
+            _ if sees_faults() || !on_demand::is_available() => plain(self.guard),
+            _ => kernel(),
+        };
+        self.guard.leave();
+        if is_done { Ok(()) } else { Err(MemoryError::NotMapped) }
+    }
+}
+
+/// Copies memory into `out`.
 ///
 /// # Errors
 /// `NotMapped`: part of it cannot be read, or the region has lost it; `out` is then partly written.
 #[inline]
-pub(super) fn load(
-    guard: &FaultGuard,
-    watched: Option<&Watched>,
-    source: u64,
-    out: &mut [u8],
-) -> Result<(), MemoryError> {
-    let from = ptr::with_exposed_provenance::<c_void>(source as usize);
-    guarded(guard, watched, source, out.len(), |guard| {
-        // SAFETY: the caller located `source..source + out.len()` inside a registered range. `out` is the
-        // device's own buffer, so the two do not overlap. The application may write at the same time: the
-        // bytes are then any mixture.
-        unsafe { guard.call(copy_bytes, out.as_mut_ptr().cast(), from, out.len()) }
-    })
+pub(super) fn load(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
+    let from = ptr::with_exposed_provenance::<c_void>(place.address as usize);
+    let (into, bytes) = (out.as_mut_ptr(), out.len());
+    place.copy(
+        bytes,
+        // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer,
+        // so the two do not overlap. The application may write meanwhile: the bytes are then any mixture.
+        |guard| unsafe { guard.call(copy_bytes, into.cast(), from, bytes) },
+        || on_demand::load(place.address, out).is_ok(),
+    )
 }
 
-/// Copies `data` into memory at `target`, the last aligned word last.
+/// Copies `data` into memory, the last aligned word last.
 ///
 /// # Errors
 /// `NotMapped`: part of it cannot be written, or the region has lost it; what comes before may be written.
 #[inline]
-pub(super) fn store(
-    guard: &FaultGuard,
-    watched: Option<&Watched>,
-    target: u64,
-    data: &[u8],
-) -> Result<(), MemoryError> {
-    let to = ptr::with_exposed_provenance_mut::<c_void>(target as usize);
-    guarded(guard, watched, target, data.len(), |guard| {
-        // SAFETY: the caller located `target..target + data.len()` inside a registered range with a write
-        // right. `data` is the device's own buffer, so the two do not overlap.
-        unsafe { guard.call(store_bytes, to, data.as_ptr().cast(), data.len()) }
-    })
+pub(super) fn store(place: Place<'_>, data: &[u8]) -> Result<(), MemoryError> {
+    let to = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
+    place.copy(
+        data.len(),
+        // SAFETY: the caller located the place inside a registered range with a write right. `data` is the
+        // device's own buffer, so the two do not overlap.
+        |guard| unsafe { guard.call(store_bytes, to, data.as_ptr().cast(), data.len()) },
+        || on_demand::store(place.address, data).is_ok(),
+    )
 }
 
 /// An atomic operation, and what it found.
@@ -55,51 +82,26 @@ struct Step {
     original: u64,
 }
 
-/// Executes an operation on the aligned word at `target` in one step, and returns what was there.
+/// Executes an operation on an aligned word in one step, and returns what was there.
 ///
 /// # Errors
 /// `NotMapped`: the word cannot be read and written, or the region has lost it.
-pub(super) fn operate(
-    guard: &FaultGuard,
-    watched: Option<&Watched>,
-    target: u64,
-    operation: AtomicOperation,
-) -> Result<u64, MemoryError> {
-    let word = ptr::with_exposed_provenance_mut::<c_void>(target as usize);
+pub(super) fn operate(place: Place<'_>, operation: AtomicOperation) -> Result<u64, MemoryError> {
+    let word = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
     let mut step = Step { operation, original: 0 };
-    let place = &raw mut step;
-    guarded(guard, watched, target, 8, |guard| {
+    let mut by_kernel = None;
+    let at = &raw mut step;
+    place.copy(
+        8,
         // SAFETY: the caller located an aligned word inside a registered range with a write right, to which
         // access from elsewhere at the same time is what registration permits. The step is this frame's.
-        unsafe { guard.call(operate_on_word, word, place.cast_const().cast(), 0) }
-    })?;
-    Ok(step.original)
-}
-
-/// What an operation does to a word, and what was there.
-pub(super) fn apply(operation: AtomicOperation, word: &AtomicU64) -> u64 {
-    match operation {
-        AtomicOperation::CompareSwap { compare, swap } => {
-            match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(original) | Err(original) => original,
-            }
-        }
-        AtomicOperation::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
-        AtomicOperation::Write { bytes } => word.swap(u64::from_ne_bytes(bytes), Ordering::SeqCst),
-    }
-}
-
-#[inline]
-fn guarded(
-    guard: &FaultGuard,
-    watched: Option<&Watched>,
-    first: u64,
-    bytes: usize,
-    run: impl FnOnce(&FaultGuard) -> bool,
-) -> Result<(), MemoryError> {
-    let is_done = watch::enter(guard, watched, first, bytes) && run(guard);
-    guard.leave();
-    if is_done { Ok(()) } else { Err(MemoryError::NotMapped) }
+        |guard| unsafe { guard.call(operate_on_word, word, at.cast_const().cast(), 0) },
+        || {
+            by_kernel = on_demand::operate(place.address, operation).ok();
+            by_kernel.is_some()
+        },
+    )?;
+    Ok(by_kernel.unwrap_or(step.original))
 }
 
 /// Copies ranges (process address, bytes) of registered memory one behind the other to the front of `out`;
@@ -111,7 +113,8 @@ pub unsafe fn read_registered(ranges: &[(u64, usize)], mut out: &mut [u8]) -> bo
     let guard = FaultGuard::new();
     for (address, bytes) in ranges {
         let Some((now, rest)) = out.split_at_mut_checked(*bytes) else { return false };
-        if load(&guard, None, *address, now).is_err() {
+        let place = Place { guard: &guard, watched: None, is_of_file: false, address: *address };
+        if load(place, now).is_err() {
             return false;
         }
         out = rest;
@@ -175,5 +178,5 @@ unsafe extern "C" fn store_bytes(to: *mut c_void, from: *const c_void, bytes: us
 unsafe extern "C" fn operate_on_word(word: *mut c_void, step: *const c_void, _: usize) {
     let step = step.cast::<Step>().cast_mut();
     // SAFETY: the caller vouches for both.
-    unsafe { (*step).original = apply((*step).operation, AtomicU64::from_ptr(word.cast())) };
+    unsafe { (*step).original = on_demand::apply((*step).operation, AtomicU64::from_ptr(word.cast())) };
 }

@@ -42,6 +42,8 @@ pub(super) struct Grant {
 pub(super) enum Backing {
     /// Memory that is mapped, unless the program has taken it away.
     Mapped,
+    /// The same of mapped files, which any process may shorten.
+    File,
     /// The memory that the process has mapped there at the time of the access, if there is any.
     OnDemand,
     /// Nothing: reads give zeros, and what is written is gone.

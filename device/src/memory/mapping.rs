@@ -1,5 +1,6 @@
 //! What the process has mapped, as the kernel tells it.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -9,18 +10,19 @@ use super::on_demand;
 use crate::ground::error::ResourceError;
 
 /// Checks that a range is mapped readable, and writable with `write`, and not behind the end of a file: what
-/// a registration would pin. Where the kernel does not tell (no procfs), everything passes.
+/// a registration would pin. Where the kernel does not tell (no procfs), everything passes. True: some of it
+/// is of files.
 ///
 /// # Errors
 /// `BadAddress`: a part of it is not.
-pub fn check_mapped(address: u64, length: u64, write: bool) -> Result<(), ResourceError> {
+pub fn check_mapped(address: u64, length: u64, write: bool) -> Result<bool, ResourceError> {
     if length == 0 {
-        return Ok(());
+        return Ok(false);
     }
-    let Ok(maps) = File::open("/proc/self/maps") else { return Ok(()) };
-    let wanted = Wanted { address, end: address.saturating_add(length), write };
+    let Ok(maps) = File::open("/proc/self/maps") else { return Ok(false) };
+    let wanted = Wanted { address, end: address.saturating_add(length), write, has_files: Cell::new(false) };
     let covered = wanted.is_covered_by_queries(&maps).unwrap_or_else(|| wanted.is_covered_by_list(maps));
-    if covered { Ok(()) } else { Err(ResourceError::BadAddress { address, length }) }
+    if covered { Ok(wanted.has_files.get()) } else { Err(ResourceError::BadAddress { address, length }) }
 }
 
 /// The mapping that has an address; none too where the kernel does not tell.
@@ -39,6 +41,8 @@ struct Wanted {
     address: u64,
     end: u64,
     write: bool,
+    /// Set when a mapped file is met.
+    has_files: Cell<bool>,
 }
 
 impl Wanted {
@@ -49,6 +53,7 @@ impl Wanted {
     /// Whether the range's last page in a mapped file is there: then those before it are. Pages of other
     /// memory come with the first access.
     fn has_pages_of(&self, mapping: &Mapping) -> bool {
+        self.has_files.set(self.has_files.get() || mapping.is_file);
         let last = mapping.end.min(self.end).saturating_sub(1);
         let can_look = mapping.is_file && last >= self.address && on_demand::is_available();
         !can_look || on_demand::load(last, &mut [0]).is_ok()
@@ -205,15 +210,17 @@ mod tests {
         for (address, length, write, mapped) in table {
             let result = check_mapped(address, length, write);
             assert_eq!(
-                result.map_err(|error| error.errno()),
+                result.map(|_| ()).map_err(|error| error.errno()),
                 if mapped { Ok(()) } else { Err(libc::EFAULT) }
             );
-            let wanted = Wanted { address, end: address + length, write };
+            let has_files = Cell::new(false);
+            let wanted = Wanted { address, end: address.saturating_add(length), write, has_files };
             let maps = || File::open("/proc/self/maps").unwrap();
             assert_eq!(wanted.is_covered_by_list(maps()), mapped, "{length} bytes at {address:#x}");
             assert!(wanted.is_covered_by_queries(&maps()).is_none_or(|covered| covered == mapped));
         }
-        assert_eq!(check_mapped(8, 0, true), Ok(()));
+        assert_eq!(check_mapped(writable, 3 << 20, true), Ok(false));
+        assert_eq!(check_mapped(8, 0, true), Ok(false));
     }
 
     #[test]
@@ -224,14 +231,15 @@ mod tests {
         let map = MmapOptions::new().len(2 * page as usize).map_raw(&file).unwrap();
         let first = map.as_ptr().expose_provenance() as u64;
         let errno = |first, length| check_mapped(first, length, true).map_err(|error| error.errno());
-        assert_eq!(errno(first, page), Ok(()), "a sparse file");
+        assert_eq!(errno(first, page), Ok(true), "a sparse file");
         assert_eq!(errno(first, page + 1), Err(libc::EFAULT));
         assert_eq!(errno(first + page, page), Err(libc::EFAULT));
-        let wanted = Wanted { address: first, end: first + 2 * page, write: true };
+        let has_files = Cell::new(false);
+        let wanted = Wanted { address: first, end: first + 2 * page, write: true, has_files };
         assert!(!wanted.is_covered_by_list(File::open("/proc/self/maps").unwrap()));
         assert!(wanted.is_covered_by_queries(&File::open("/proc/self/maps").unwrap()) != Some(true));
         file.set_len(2 * page).unwrap();
-        assert_eq!(errno(first, 2 * page), Ok(()));
+        assert_eq!(errno(first, 2 * page), Ok(true));
         let range = mapping_at(first + page).unwrap();
         assert!(range.start <= first && range.end >= first + 2 * page);
         assert_eq!(mapping_at(8), None);

@@ -4,8 +4,11 @@
 //! an access would, and *report* a page that is not mapped or lacks the right, where a plain access
 //! would kill the process. They cost a system call per copy (verbs/capi/SUPPORT.md has figures).
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use libc::{c_void, iovec};
 use pumice_transport::host::MemoryError;
+use pumice_transport::types::AtomicOperation;
 
 use crate::system::lineage::Settled;
 
@@ -47,6 +50,36 @@ pub(super) fn store(target: u64, data: &[u8]) -> Result<(), MemoryError> {
     // with a write right: `RegionTable::register` requires that such memory may be written.
     let copied = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, remote.as_ptr(), 2, 0) };
     finished(copied, data.len())
+}
+
+/// What an operation does to a word, and what was there.
+pub(super) fn apply(operation: AtomicOperation, word: &AtomicU64) -> u64 {
+    match operation {
+        AtomicOperation::CompareSwap { compare, swap } => {
+            match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(original) | Err(original) => original,
+            }
+        }
+        AtomicOperation::FetchAdd { add } => word.fetch_add(add, Ordering::SeqCst),
+        AtomicOperation::Write { bytes } => word.swap(u64::from_ne_bytes(bytes), Ordering::SeqCst),
+    }
+}
+
+/// Executes an operation on a copy of a word, and stores it if it changed. The engine's lock makes this one
+/// step towards all other work of the device.
+///
+/// # Errors
+/// `NotMapped`: the word cannot be read, or not be written.
+pub(super) fn operate(address: u64, operation: AtomicOperation) -> Result<u64, MemoryError> {
+    let mut before = [0; 8];
+    load(address, &mut before)?;
+    let word = AtomicU64::new(u64::from_ne_bytes(before));
+    let original = apply(operation, &word);
+    let after = word.into_inner().to_ne_bytes();
+    if after != before {
+        store(address, &after)?;
+    }
+    Ok(original)
 }
 
 /// Most ranges of one [`read_mapped`].

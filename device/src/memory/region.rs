@@ -241,7 +241,12 @@ impl RegionTable {
         RegionTable::check_range(address, length, iova, access)?;
         let entry = self.entries.require_mut(handle)?;
         let pd = change.pd.unwrap_or(entry.grant.pd);
-        let backing = Backing::of(access);
+        let backing = match Backing::of(access) {
+            Backing::Mapped if change.translation.is_none() && entry.grant.backing == Backing::File => {
+                Backing::File
+            }
+            backing => backing,
+        };
         if change.translation.is_some() || backing != entry.grant.backing {
             // What is registered now is what is there now.
             let watch = watch_of(address, length, access);
@@ -253,6 +258,18 @@ impl RegionTable {
         entry.grant = Grant { pd, address, iova, length, access, backing, ..entry.grant };
         let key = entry.grant.key;
         Ok(RegionKeys { lkey: key, rkey: key, handle })
+    }
+
+    /// Says that a region is of mapped files, in part or whole: another process may shorten them.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn set_of_files(&mut self, handle: Handle) -> Result<(), ResourceError> {
+        let grant = &mut self.entries.require_mut(handle)?.grant;
+        if grant.backing == Backing::Mapped {
+            grant.backing = Backing::File;
+        }
+        Ok(())
     }
 
     /// Ends a registration; its keys are refused from now on. Returns what it was.

@@ -43,6 +43,8 @@ pub(super) struct Watched {
     /// Not above `first`: nothing is watched here.
     end: AtomicU64,
     has_lost: AtomicBool,
+    /// Rights to some of it were changed.
+    is_doubtful: AtomicBool,
     /// Ranges of `lost` that were taken.
     count: AtomicU32,
     lost: [Lost; RANGES],
@@ -54,6 +56,7 @@ impl Watched {
             first: AtomicU64::new(u64::MAX),
             end: AtomicU64::new(0),
             has_lost: AtomicBool::new(false),
+            is_doubtful: AtomicBool::new(false),
             count: AtomicU32::new(0),
             lost: [const { Lost::none() }; RANGES],
         }
@@ -73,8 +76,17 @@ impl Watched {
             lost.first.store(u64::MAX, Ordering::Relaxed);
         }
         self.count.store(0, Ordering::Relaxed);
-        if self.has_lost.swap(false, Ordering::AcqRel) {
-            CHANGES.fetch_sub(1, Ordering::SeqCst);
+        for counted in [&self.has_lost, &self.is_doubtful] {
+            if counted.swap(false, Ordering::AcqRel) {
+                CHANGES.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Counts a region among those that copies look at, once for each of the two reasons.
+    fn count(reason: &AtomicBool) {
+        if !reason.swap(true, Ordering::AcqRel) {
+            CHANGES.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -88,9 +100,7 @@ impl Watched {
             lost.first.fetch_min(range.start, Ordering::Relaxed);
             lost.end.fetch_max(range.end, Ordering::Release);
         }
-        if !self.has_lost.swap(true, Ordering::AcqRel) {
-            CHANGES.fetch_add(1, Ordering::SeqCst);
-        }
+        Watched::count(&self.has_lost);
     }
 
     /// Whether the program has taken away some of a range.
@@ -257,12 +267,18 @@ impl MappingChange {
 
     /// Ends the change: regions have lost what they had of this range, which is empty if the kernel refused.
     pub fn end(self, lost: Range<u64>) {
-        if !lost.is_empty() {
-            for watched in groups().filter(|group| group.touches(&lost)).flat_map(|group| &group.regions) {
-                if watched.touches(&lost) {
-                    watched.lose(&lost);
-                }
-            }
+        self.end_with(&lost, |watched| watched.lose(&lost));
+    }
+
+    /// Ends a change of rights to this range, which is empty if the kernel refused: an access may be a fault.
+    pub fn end_of_rights(self, range: Range<u64>) {
+        self.end_with(&range, |watched| Watched::count(&watched.is_doubtful));
+    }
+
+    fn end_with(self, range: &Range<u64>, note: impl Fn(&Watched)) {
+        if !range.is_empty() {
+            let near = groups().filter(|group| group.touches(range));
+            near.flat_map(|group| &group.regions).filter(|watched| watched.touches(range)).for_each(note);
         }
         fence(Ordering::SeqCst);
         self.0.process.store(0, Ordering::Release);
@@ -284,17 +300,29 @@ impl Group {
 /// long.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Begins a copy of registered memory; false: the region has lost some of it. The guard is entered in
-/// either case.
+/// What a copy finds of a region's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    There,
+    /// An access may be a fault.
+    Doubtful,
+    /// The region has lost some of it.
+    Gone,
+}
+
+/// Begins a copy of registered memory. The guard is entered in all cases.
 #[inline]
-pub(super) fn enter(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize) -> bool {
+pub(super) fn enter(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize) -> Presence {
     guard.enter(first as usize, bytes);
-    CHANGES.load(Ordering::Relaxed) == 0 || is_there(guard, watched, first, bytes)
+    if CHANGES.load(Ordering::Relaxed) == 0 {
+        return Presence::There;
+    }
+    look(guard, watched, first, bytes)
 }
 
 #[cold]
-fn is_there(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize) -> bool {
-    let Some(watched) = watched else { return true };
+fn look(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize) -> Presence {
+    let Some(watched) = watched else { return Presence::There };
     let range = first..first.saturating_add(bytes as u64);
     let process = std::process::id();
     let mut since = None;
@@ -306,14 +334,18 @@ fn is_there(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: us
                 && range.start < one.end.load(Ordering::Relaxed)
         };
         if !UNDER_WAY.iter().any(changes) {
-            return !watched.has_lost_of(&range);
+            return match watched.is_doubtful.load(Ordering::Acquire) {
+                _ if watched.has_lost_of(&range) => Presence::Gone,
+                true => Presence::Doubtful,
+                false => Presence::There,
+            };
         }
         // The change waits for copies: this one begins again.
         guard.leave();
         thread::yield_now();
         guard.enter(first as usize, bytes);
         if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return false;
+            return Presence::Gone;
         }
     }
 }
@@ -340,7 +372,7 @@ mod tests {
         let has = |first, bytes| {
             let has = enter(&guard, Some(a.watched()), first, bytes);
             guard.leave();
-            has
+            has == Presence::There
         };
         assert!(!change(BASE + 0x8000..BASE + 0x9000, BASE..BASE + 0x9000), "beside the region");
         assert!(change(BASE + 0x1000..BASE + 0x2000, 0..0), "the kernel refused");
@@ -355,7 +387,11 @@ mod tests {
         assert!(has(BASE + 0x2000, 0x1000) && !has(BASE + 0x6800, 8));
         // Another registration of the range has what is there now.
         let b = Watch::new(BASE, 0x8000);
-        assert!(enter(&guard, Some(b.watched()), BASE + 0x1000, 0x1000));
+        assert_eq!(enter(&guard, Some(b.watched()), BASE + 0x1000, 0x1000), Presence::There);
+        guard.leave();
+        let range = BASE + 0x7000..BASE + 0x8000;
+        MappingChange::begin(range.clone()).unwrap().end_of_rights(range);
+        assert_eq!(enter(&guard, Some(b.watched()), BASE, 8), Presence::Doubtful);
         guard.leave();
         a.move_to(BASE, 0x8000);
         assert!(has(BASE, 0x8000));
@@ -372,7 +408,7 @@ mod tests {
         let again: Vec<Watch> = (0..200).map(|n| Watch::new(at(n), 0x1000)).collect();
         assert!(groups().count() <= before + 1);
         let guard = FaultGuard::new();
-        assert!(again.iter().all(|watch| enter(&guard, Some(watch.watched()), at(0), 1)));
+        assert!(again.iter().all(|watch| enter(&guard, Some(watch.watched()), at(0), 1) == Presence::There));
     }
 
     #[test]
@@ -380,7 +416,7 @@ mod tests {
         let first = BASE + 0x2_0000_0000;
         let watch = Watch::new(first, 0x1000);
         let guard = FaultGuard::new();
-        assert!(enter(&guard, Some(watch.watched()), first, 8));
+        assert_eq!(enter(&guard, Some(watch.watched()), first, 8), Presence::There);
         let is_left = AtomicBool::new(false);
         thread::scope(|scope| {
             let changer = scope.spawn(|| {
@@ -396,7 +432,7 @@ mod tests {
             guard.leave();
             assert!(changer.join().unwrap(), "the change began while bytes were copied");
         });
-        assert!(!enter(&guard, Some(watch.watched()), first, 8));
+        assert_eq!(enter(&guard, Some(watch.watched()), first, 8), Presence::Gone);
         guard.leave();
     }
 }

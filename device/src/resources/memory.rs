@@ -66,6 +66,15 @@ impl Resources {
         Ok(keys)
     }
 
+    /// Says that a region is of mapped files; see
+    /// [`set_of_files`](crate::memory::RegionTable::set_of_files).
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn set_region_of_files(&mut self, region: Handle) -> Result<(), ResourceError> {
+        self.memory.set_of_files(region)
+    }
+
     /// Ends a registration.
     ///
     /// # Errors

@@ -199,7 +199,10 @@ fn packets_leave_from_the_source_port_of_their_flow() {
             a.transmit(0, &GsoBatch::new(path, 64, &bytes)).unwrap();
             let arrived = take(&mut b);
             assert_eq!((arrived.flow, arrived.traffic_class), (path.flow, path.traffic_class));
-            assert_eq!((arrived.hop_limit, arrived.bytes[..64].to_vec()), (path.hop_limit, bytes[..64].to_vec()));
+            assert_eq!(
+                (arrived.hop_limit, arrived.bytes[..64].to_vec()),
+                (path.hop_limit, bytes[..64].to_vec())
+            );
         }
         // What comes to such a port is dropped by the kernel, and wakes no thread.
         let mut back = self::path(&b, destination, &a, source);
@@ -287,7 +290,9 @@ fn a_group_is_received_from_join_to_leave() {
 #[test]
 fn a_group_that_each_interface_has_is_joined_on_all() {
     let interfaces = crate::system::interface::interfaces().unwrap();
-    let with_ipv6 = |each: &&Interface| each.up && each.addresses.iter().any(|(own, _)| own.is_ipv6());
+    let with_ipv6 = |each: &&crate::system::interface::Interface| {
+        each.up && each.addresses.iter().any(|(own, _)| own.is_ipv6())
+    };
     let count = interfaces.iter().filter(with_ipv6).count();
     if count == 0 {
         eprintln!("**** SKIPPED: this host has no IPv6 address");

@@ -1,5 +1,6 @@
 //! The handler of SIGSEGV and SIGBUS. What is not a guarded call's fault goes to the handler before it.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, transmute};
 use std::ptr;
@@ -14,7 +15,7 @@ static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 /// From now on faults of guarded calls end these only.
 ///
-/// A handler that the program installs later is in front of this one. Most hand on what they do not know.
+/// A handler that the program installs later is in front of this one ([`sees_faults`]).
 pub(crate) fn watch_faults() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -30,6 +31,48 @@ pub(super) fn watch_bus_errors() {
     ONCE.call_once(|| install(libc::SIGBUS, &BEFORE_BUS));
 }
 
+/// Copies between two looks at what a thread's faults do: the looks are system calls.
+const COPIES_PER_LOOK: u32 = 256;
+
+thread_local! {
+    /// Copies until the next look, and what the last one found.
+    static LOOKED: Cell<(u32, bool)> = const { Cell::new((0, false)) };
+}
+
+/// Whether faults of this thread come here: neither does it block the signals, nor has the program put
+/// another handler in front, which may hand them on or not.
+#[inline]
+pub(crate) fn sees_faults() -> bool {
+    let (left, sees) = LOOKED.get();
+    if left == 0 {
+        return look();
+    }
+    LOOKED.set((left - 1, sees));
+    sees
+}
+
+#[cold]
+fn look() -> bool {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the calls fill the places of this frame that they are given, before these are read.
+    let sees = unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), blocked.as_mut_ptr()) == 0
+            && [libc::SIGSEGV, libc::SIGBUS].into_iter().all(|signal| {
+                let mut now = MaybeUninit::<libc::sigaction>::uninit();
+                libc::sigismember(blocked.as_ptr(), signal) == 0
+                    && libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) == 0
+                    && now.assume_init().sa_sigaction == own_handler()
+            })
+    };
+    LOOKED.set((COPIES_PER_LOOK, sees));
+    sees
+}
+
+fn own_handler() -> usize {
+    let own: Handler = on_fault;
+    (own as *const c_void).expose_provenance()
+}
+
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
 fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
@@ -41,10 +84,9 @@ fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
     // SAFETY: the call above has filled it.
     let old = unsafe { old.assume_init() };
     before.store(Box::leak(Box::new(old)), Ordering::Release);
-    let own: Handler = on_fault;
     // SAFETY: all bits 0 are a value of the structure.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
-    action.sa_sigaction = own as usize;
+    action.sa_sigaction = own_handler();
     // On the stack for signals, if the thread has one: the runtimes of other languages ask for that.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     // SAFETY: an action of this frame, whose handler has the type that SA_SIGINFO asks for.

@@ -50,7 +50,7 @@ fn change(
     let access = rights.map(access).transpose()?;
     let change = RegionChange { translation, pd: None, access };
     let context = region.context()?;
-    check_change(region, context.hca(), &change)?;
+    let is_of_files = check_change(region, context.hca(), &change)?;
     let pinned = match change.translation {
         Some((address, length, _)) => Some(Pinned::take(address, length, change.access.unwrap_or_default())?),
         None => None,
@@ -61,11 +61,14 @@ fn change(
     if let Some(pinned) = pinned {
         region.pin(pinned);
     }
+    if is_of_files {
+        context.hca().set_mr_of_files(keys.handle)?;
+    }
     Ok(keys)
 }
 
 /// The range as it would be after a change, as at registration.
-fn check_change(region: &Mr, hca: &Hca, change: &RegionChange) -> Result<(), Errno> {
+fn check_change(region: &Mr, hca: &Hca, change: &RegionChange) -> Result<bool, Errno> {
     let now = hca.query_mr(region.handle())?;
     let (address, length, _) = change.translation.unwrap_or((now.address, now.length, now.iova));
     let same = change.translation.is_none();
@@ -73,7 +76,7 @@ fn check_change(region: &Mr, hca: &Hca, change: &RegionChange) -> Result<(), Err
         || address.checked_add(length).is_none()
     {
         // Nothing to look at, or nothing that the device takes.
-        return Ok(());
+        return Ok(false);
     }
     check_range(address, length as usize, change.access.unwrap_or(now.access))
 }
@@ -100,9 +103,12 @@ pub(crate) fn register(
     // takes the memory away is watched.
     let keys = unsafe { context.hca().reg_mr(domain.handle(), address, length as u64, iova, rights) }?;
     // No peer knows the keys yet, so nothing touches the range before this has looked.
-    check_range(address, length, rights).inspect_err(|_| {
+    let is_of_files = check_range(address, length, rights).inspect_err(|_| {
         let _ = context.hca().dereg_mr(keys.handle);
     })?;
+    if is_of_files {
+        context.hca().set_mr_of_files(keys.handle)?;
+    }
     context.own(Owned::Region(keys.handle.pack()));
     let region = Mr::new(&domain, pd, keys, addr.as_ptr(), length);
     region.pin(pinned);
@@ -162,9 +168,11 @@ pub(crate) extern "C" fn ibv_reg_dmabuf_mr(
 
 /// What a device that pins would find out: whether the range is mapped with the rights, and its file is so
 /// long. On demand, it need not be.
-fn check_range(address: u64, length: usize, rights: Access) -> Result<(), Errno> {
+///
+/// True: some of it is of mapped files.
+fn check_range(address: u64, length: usize, rights: Access) -> Result<bool, Errno> {
     if rights.contains(Access::ON_DEMAND) {
-        return Ok(());
+        return Ok(false);
     }
     Ok(check_mapped(address, length as u64, rights.contains(Access::LOCAL_WRITE))?)
 }

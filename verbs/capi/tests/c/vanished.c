@@ -1,5 +1,6 @@
 /* Registered memory that the program takes away before it deregisters it: requests fail, the program lives, and what came to the address
- * is not written. With an argument, the program has a handler of SIGSEGV of its own. */
+ * is not written. The argument: "before", the program has a handler of SIGSEGV; "after", it installs one that hands nothing on when memory is
+ * registered; "blocked", it blocks all signals. */
 #define _GNU_SOURCE
 #include "expect.h"
 #include <setjmp.h>
@@ -279,11 +280,17 @@ static void faults_of_the_program(void)
 
 int main(int argc, char **argv)
 {
-	(void)argv;
+	const char *mode = argc > 1 ? argv[1] : "none";
 	struct sigaction own = {.sa_handler = jump_back};
-	if (argc > 1)
+	if (!strcmp(mode, "before"))
 		CLAIM(sigaction(SIGSEGV, &own, NULL) == 0);
 	open_device();
+	if (!strcmp(mode, "after"))
+		CLAIM(sigaction(SIGSEGV, &own, NULL) == 0 && sigaction(SIGBUS, &own, NULL) == 0);
+	sigset_t all;
+	sigfillset(&all);
+	if (!strcmp(mode, "blocked"))
+		CLAIM(sigprocmask(SIG_SETMASK, &all, NULL) == 0);
 	a = pair(IBV_QPT_RC, &b);
 	nothing();
 	unmapped();
@@ -292,16 +299,15 @@ int main(int argc, char **argv)
 	heap_and_segments();
 	shortened();
 	in_the_middle();
-	if (argc > 1)
+	CLAIM(own_faults == 0);
+	if (!strcmp(mode, "before") || !strcmp(mode, "after"))
 		faults_of_the_program();
 	/* Without a handler of its own, the program dies of its own faults as ever. */
 	pid_t child = fork();
 	int status;
 	if (!child) {
 		static char *volatile nowhere;
-		signal(SIGALRM, SIG_DFL);
-		alarm(20);
-		if (argc > 1)
+		if (own_faults)
 			signal(SIGSEGV, SIG_DFL);
 		*nowhere = 1;
 		_exit(0);

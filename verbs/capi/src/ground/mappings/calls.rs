@@ -17,11 +17,12 @@ pub(super) struct Function {
     pub(super) address: fn() -> usize,
 }
 
-/// All whose calls can take memory away.
-pub(super) static FUNCTIONS: [Function; 5] = [
+/// All whose calls can take memory or rights to it away.
+pub(super) static FUNCTIONS: [Function; 6] = [
     Function { name: c"munmap", address: || (munmap as *const c_void).expose_provenance() },
     Function { name: c"mmap", address: || (mmap as *const c_void).expose_provenance() },
     Function { name: c"mremap", address: || (mremap as *const c_void).expose_provenance() },
+    Function { name: c"mprotect", address: || (mprotect as *const c_void).expose_provenance() },
     Function { name: c"shmdt", address: || (shmdt as *const c_void).expose_provenance() },
     Function { name: c"brk", address: || (brk as *const c_void).expose_provenance() },
 ];
@@ -37,12 +38,16 @@ fn pages(first: *mut c_void, bytes: usize) -> Range<u64> {
 /// Ends a change, and leaves errno as the system call has set it.
 fn end(change: Option<MappingChange>, lost: Range<u64>) {
     if let Some(change) = change {
-        // SAFETY: the location is this thread's own.
-        let errno = unsafe { *libc::__errno_location() };
-        change.end(lost);
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = errno };
+        keeping_errno(|| change.end(lost));
     }
+}
+
+fn keeping_errno(run: impl FnOnce()) {
+    // SAFETY: the location is this thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    run();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 extern "C" fn munmap(first: *mut c_void, bytes: usize) -> c_int {
@@ -97,6 +102,18 @@ extern "C" fn mremap(
     end(changes.1, replaced);
     end(changes.0, lost);
     now
+}
+
+extern "C" fn mprotect(first: *mut c_void, bytes: usize, rights: c_int) -> c_int {
+    const ALL: c_int = libc::PROT_READ | libc::PROT_WRITE;
+    let range = if rights & ALL == ALL { NOTHING } else { pages(first, bytes) };
+    let change = MappingChange::begin(range.clone());
+    // SAFETY: the program's call, as it is.
+    let outcome = unsafe { libc::syscall(libc::SYS_mprotect, first, bytes, rights) } as c_int;
+    if let Some(change) = change {
+        keeping_errno(|| change.end_of_rights(if outcome == 0 { range } else { NOTHING }));
+    }
+    outcome
 }
 
 extern "C" fn shmdt(first: *const c_void) -> c_int {
