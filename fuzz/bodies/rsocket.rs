@@ -56,7 +56,7 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
         let bits = u32::from_be_bytes(bits);
         match what % 8 {
             0 | 1 => {
-                if stream.handle_word(Word::from_bits(bits), &mut given).is_err() {
+                if stream.handle_word(Word::from_bits(bits), u32::from(argument), &mut given).is_err() {
                     stream.handle_end(End::Failed(libc_econnreset()));
                 }
             }
