@@ -51,6 +51,9 @@ fn each_usual_mistake_has_its_sentence() {
         "QP <REFUSED>: a queue pair in state RESET takes no requests; receive requests are taken from INIT \
          on"
         .to_owned(),
+        "QP <SHALLOW> has max_rd_atomic 0, and send request 0x78 (RDMA_READ) needs 1 at least: this device \
+         takes 0 for 1, as most adapters do, but on others, as on rdma_rxe, the request waits for ever"
+            .to_owned(),
         "IBV_QPT_DRIVER is refused: queue pairs of a vendor's own kind (DC of mlx5, SRD of efa) are only on \
          that vendor's adapters; use RC, or UD for datagrams (for example UCX_TLS=rc,ud, or \
          FI_PROVIDER=verbs of libfabric)"

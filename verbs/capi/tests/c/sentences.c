@@ -67,6 +67,19 @@ static void nobody_there(void)
 	expect_status(IBV_WC_RETRY_EXC_ERR);
 }
 
+/* A READ on a queue pair that may have none under way. */
+static void no_depth(void)
+{
+	struct ibv_qp *qp = make("SHALLOW", IBV_QPT_RC, cq);
+	init(qp);
+	to_rtr(qp, 0, 0, 0);
+	to_rts(qp, 7);
+	struct ibv_sge sge = piece(0, 8);
+	struct ibv_send_wr wr = {.wr_id = 0x78, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_READ};
+	post(qp, &wr);
+	expect_status(IBV_WC_RETRY_EXC_ERR);
+}
+
 static void connected(const char *one, const char *other, struct ibv_qp **a, struct ibv_qp **b, struct ibv_cq *of)
 {
 	*a = make(one, IBV_QPT_RC, of);
@@ -252,6 +265,7 @@ int main(void)
 	open_device();
 	refusals();
 	nobody_there();
+	no_depth();
 	no_receive();
 	no_access();
 	overrun();
