@@ -5,4 +5,5 @@ pub mod cancellation;
 pub(crate) mod event_fd;
 pub mod event_pipe;
 pub mod interface;
+pub mod processors;
 pub(crate) mod system_call;
