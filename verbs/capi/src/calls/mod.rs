@@ -15,6 +15,8 @@ pub(crate) mod connection_establishment;
 pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod device_memory;
+pub(crate) mod dma_handle;
+pub(crate) mod flow;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod memory;

@@ -41,10 +41,11 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
         3 => Ok(QpType::Uc),
         4 => Ok(QpType::Ud),
         QPT_XRC => Ok(QpType::XrcDuplex),
+        8 => Ok(QpType::RawPacket),
         9 => Ok(QpType::XrcInitiator),
         10 => Ok(QpType::XrcTarget),
-        // RAW_PACKET and DRIVER.
-        8 | 0xff => Err(NOT_SUPPORTED),
+        // DRIVER.
+        0xff => Err(NOT_SUPPORTED),
         _ => Err(INVALID.because(|| format!("there is no queue pair type {number}"))),
     }
 }

@@ -7,6 +7,7 @@ use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionKeys;
 
 use super::context::Context;
+use super::dma_handle::Dmah;
 use super::protection_domain::Pd;
 use super::usage::Use;
 use crate::ground::abi::{ibv_mr, ibv_pd};
@@ -19,6 +20,7 @@ pub(crate) struct Mr {
     c: Shown<ibv_mr>,
     handle: Handle,
     domain_use: Mutex<Option<Use>>,
+    dma_handle_use: Mutex<Option<Use>>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -52,7 +54,8 @@ impl Mr {
             lkey: keys.lkey,
             rkey: keys.rkey,
         };
-        Mr { c: Shown::new(c), handle: keys.handle, domain_use: Mutex::new(domain.begin_use()) }
+        let domain_use = Mutex::new(domain.begin_use());
+        Mr { c: Shown::new(c), handle: keys.handle, domain_use, dma_handle_use: Mutex::default() }
     }
 
     pub(crate) const fn handle(&self) -> Handle {
@@ -66,6 +69,12 @@ impl Mr {
     /// The program's pointer to its protection domain.
     pub(crate) fn domain_pointer(&self) -> *mut ibv_pd {
         shown!(self.c, pd)
+    }
+
+    /// It is registered with this DMA handle, which has to stay as long.
+    pub(crate) fn keep_dma_handle(&self, dma_handle: &Dmah) {
+        let mut place = self.dma_handle_use.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(dma_handle.begin_use());
     }
 
     /// Its context.

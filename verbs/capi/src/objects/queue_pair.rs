@@ -111,7 +111,8 @@ impl Qp {
         Context::of(self.context_pointer())
     }
 
-    fn context_pointer(&self) -> *mut ibv_context {
+    /// The program's pointer to its context.
+    pub(crate) fn context_pointer(&self) -> *mut ibv_context {
         shown!(self.c, qp_base.context)
     }
 

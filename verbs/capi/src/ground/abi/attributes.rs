@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{ibv_buf, ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
+use super::{ibv_buf, ibv_comp_channel, ibv_cq, ibv_dmah, ibv_mr, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
 
 /// A GID; a C union of 16 bytes and two 64-bit words, hence the alignment.
 #[derive(Clone, Copy, Default)]
@@ -346,6 +346,15 @@ pub(crate) struct ibv_alloc_dm_attr {
     pub(crate) comp_mask: u32,
 }
 
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ibv_dmah_init_attr {
+    pub(crate) comp_mask: u32,
+    pub(crate) cpu_id: u32,
+    pub(crate) ph: u8,
+    pub(crate) tph_mem_type: u8,
+}
+
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct ibv_mr_init_attr {
@@ -356,7 +365,7 @@ pub(crate) struct ibv_mr_init_attr {
     pub(crate) addr: *mut c_void,
     pub(crate) fd: c_int,
     pub(crate) fd_offset: u64,
-    pub(crate) dmah: *mut c_void,
+    pub(crate) dmah: *mut ibv_dmah,
     pub(crate) buf: *mut ibv_buf,
 }
 
