@@ -330,7 +330,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         Errno::OPNOTSUPP,
         "The device does not do that.",
         &[
-            "A verb that needs hardware: work queues, tag matching, counters, tunnels in flow rules.",
+            "A verb that needs hardware: tag matching, packet pacing, counters, tunnels in flow rules.",
             "A bit of a comp_mask or a flag that no software device has.",
             "The operation is not one of this transport, such as READ on UC.",
         ],

@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 use pumice_transport::wire::{FRAME_HEADER_BYTES, FrameFields, Qpn};
 
 use super::rule::{FlowAction, FlowRule};
+use super::spread::Spread;
 use crate::ground::error::ResourceError;
 use crate::port::{FrameWire, SendFrameError};
 
@@ -39,6 +40,8 @@ pub(crate) struct Ethernet {
     last_id: FlowId,
     /// Ports of the raw packet queue pairs; 0 before they have one.
     queue_pairs: BTreeMap<Qpn, u8>,
+    /// Queue pairs whose frames others get.
+    spreads: BTreeMap<Qpn, Spread>,
     /// Frames of this process that its own rules take, on interfaces that do not return them.
     looped: VecDeque<(u8, Vec<u8>)>,
     outgoing: Vec<u8>,
@@ -53,6 +56,7 @@ impl Ethernet {
             rules: Vec::new(),
             last_id: 0,
             queue_pairs: BTreeMap::new(),
+            spreads: BTreeMap::new(),
             looped: VecDeque::new(),
             outgoing: Vec::new(),
             incoming: vec![0; MOST_FRAME_BYTES],
@@ -67,7 +71,13 @@ impl Ethernet {
     /// A queue pair is gone. True: it was the last.
     pub(crate) fn forget(&mut self, qpn: Qpn) -> bool {
         self.queue_pairs.remove(&qpn);
+        self.spreads.remove(&qpn);
         self.queue_pairs.is_empty()
+    }
+
+    /// The frames of a queue pair go to others from now on.
+    pub(crate) fn spread(&mut self, qpn: Qpn, spread: Spread) {
+        self.spreads.insert(qpn, spread);
     }
 
     /// Rules that name a queue pair.
@@ -180,8 +190,9 @@ impl Ethernet {
             if rule.action == FlowAction::Drop {
                 break;
             }
-            if !takers.contains(qpn) {
-                takers.push(*qpn);
+            let taker = self.spreads.get(qpn).map_or(Some(*qpn), |spread| spread.place_of(fields));
+            if let Some(taker) = taker.filter(|taker| !takers.contains(taker)) {
+                takers.push(taker);
             }
             if !rule.goes_on() {
                 last_rank = Some(rule.rank());

@@ -7,8 +7,10 @@
 
 mod frames;
 mod rule;
+mod spread;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use frames::Ethernet;
 pub use rule::{FlowAction, FlowKind, FlowMatch, FlowRule, Header};
+pub use spread::{SPREAD_KEY_BYTES, Spread};

@@ -5,7 +5,7 @@ use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
 use crate::engine::Engine;
-use crate::ethernet::{Ethernet, FlowRule};
+use crate::ethernet::{Ethernet, FlowRule, Spread};
 use crate::ground::error::ResourceError;
 use crate::port::{FrameWire, PacketSocket, PacketSocketError};
 
@@ -46,6 +46,19 @@ impl Hca {
     /// There is none of that name.
     pub fn destroy_flow(&self, id: u32) -> Result<(), HcaError> {
         Ok(self.core.lock().resources.require_ethernet()?.remove(id)?)
+    }
+
+    /// The frames of a raw packet queue pair go to others from now on, which must stay as long as it does.
+    ///
+    /// # Errors
+    /// The queue pair is of another type.
+    pub fn spread(&self, qpn: Qpn, spread: Spread) -> Result<(), HcaError> {
+        let mut engine = self.core.lock();
+        if engine.queue_pair_type(qpn) != Some(QpType::RawPacket) {
+            return Err(ResourceError::invalid("only frames of raw packet queue pairs are spread").into());
+        }
+        engine.resources.require_ethernet()?.spread(qpn, spread);
+        Ok(())
     }
 
     /// Opens the ways to the interfaces of the ports, unless they are open.

@@ -10,7 +10,8 @@ use std::ffi::c_int;
 
 use crate::calls::{
     buffer, completion_queue, completion_queue_ex, device_memory, dma_handle, flow, memory, parent_domain,
-    post_recv, post_send, query, queue_pair, shared_receive_queue, window_bind, xrc_domain, xrc_target,
+    post_recv, post_send, query, queue_pair, shared_receive_queue, window_bind, work_queue, xrc_domain,
+    xrc_target,
 };
 use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
 use crate::ground::descriptors;
@@ -93,6 +94,11 @@ fn operations() -> Box<verbs_context> {
     verbs.reg_mr_ex = operation!(buffer::ibv_reg_mr_ex);
     verbs.alloc_dmah = operation!(dma_handle::ibv_alloc_dmah);
     verbs.dealloc_dmah = operation!(dma_handle::ibv_dealloc_dmah);
+    verbs.create_wq = operation!(work_queue::create_wq);
+    verbs.modify_wq = operation!(work_queue::modify_wq);
+    verbs.destroy_wq = operation!(work_queue::destroy_wq);
+    verbs.create_rwq_ind_table = operation!(work_queue::create_rwq_ind_table);
+    verbs.destroy_rwq_ind_table = operation!(work_queue::destroy_rwq_ind_table);
     verbs.ibv_create_flow = operation!(flow::create_flow);
     verbs.ibv_destroy_flow = operation!(flow::destroy_flow);
     // Programs of libibverbs 1.1.8 find the same two here.
@@ -102,7 +108,7 @@ fn operations() -> Box<verbs_context> {
     verbs
 }
 
-/// Counters, work queues, packet pacing and tag matching: hardware's.
+/// Counters, packet pacing and tag matching: hardware's.
 fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.read_counters = refused!(int, "ibv_read_counters");
     verbs.attach_counters_point_flow = refused!(int, "ibv_attach_counters_point_flow");
@@ -113,11 +119,6 @@ fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.create_flow_action_esp = refused!(ptr, "ibv_create_flow_action_esp");
     verbs.modify_qp_rate_limit = refused!(int, "ibv_modify_qp_rate_limit");
     verbs.post_srq_ops = refused!(int, "ibv_post_srq_ops");
-    verbs.destroy_rwq_ind_table = refused!(int, "ibv_destroy_rwq_ind_table");
-    verbs.create_rwq_ind_table = refused!(ptr, "ibv_create_rwq_ind_table");
-    verbs.destroy_wq = refused!(int, "ibv_destroy_wq");
-    verbs.modify_wq = refused!(int, "ibv_modify_wq");
-    verbs.create_wq = refused!(ptr, "ibv_create_wq");
 }
 
 #[cfg(test)]

@@ -35,5 +35,6 @@ pub(crate) mod rates;
 pub(crate) mod shared_receive_queue;
 pub(crate) mod sysfs;
 pub(crate) mod window_bind;
+pub(crate) mod work_queue;
 pub(crate) mod xrc_domain;
 pub(crate) mod xrc_target;

@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use pumice_device::check::QpMade;
+use pumice_device::ethernet::Spread;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
 use pumice_transport::types::{LocalData, QpCapacity, QpType, WR_OPCODES};
@@ -12,6 +13,7 @@ use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{capacity_from, capacity_to};
 use super::queue_pair_ex::fill_operations;
+use super::work_queue::spread_of;
 use crate::ground::abi::{
     QPT_XRC, ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_xrcd,
     ofed_qp_init_attr,
@@ -33,6 +35,7 @@ use crate::objects::protection_domain::Pd;
 use crate::objects::queue_pair::{Parts, Qp};
 use crate::objects::send_series::Series;
 use crate::objects::shared_receive_queue::Srq;
+use crate::objects::work_queue::IndirectionTable;
 use crate::objects::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
 
 fn qp_type(number: u32) -> Result<QpType, Errno> {
@@ -56,6 +59,8 @@ struct Wanted {
     pd: *mut ibv_pd,
     xrcd: *mut ibv_xrcd,
     attributes: ibv_qp_init_attr,
+    /// The table over which frames are spread, and how.
+    spread: Option<(Arc<IndirectionTable>, Spread)>,
     /// `IBV_QP_EX_WITH_*`, if the `ibv_wr_*` calls are wanted.
     send_operations: Option<u64>,
 }
@@ -84,6 +89,11 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         ],
     )?;
     let domain = pd.as_ref().map(|pd| pd.handle());
+    let queue = |cq: Option<Arc<Cq>>| match &wanted.spread {
+        // It completes nothing itself.
+        Some((table, _)) => Some(table.cq()),
+        None => cq.map(|cq| cq.queue().handle()),
+    };
     let capacity = wanted_capacity(wanted, context.hca().limits().max_inline_data);
     let room = Room::<Qp>::new();
     let cookie = room.cookie();
@@ -91,14 +101,17 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let (number, capacity) = context.hca().create_qp(&QpInit {
         qp_type,
         pd: domain,
-        send_cq: send_cq.map(|cq| cq.queue().handle()),
-        recv_cq: recv_cq.map(|cq| cq.queue().handle()),
+        send_cq: queue(send_cq),
+        recv_cq: queue(recv_cq),
         srq: srq.map(|srq| srq.handle()),
         xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(|xrcd| xrcd.handle()),
         capacity,
         signal_all: attributes.sq_sig_all != 0,
         cookie,
     })?;
+    if let Some((_, spread)) = &wanted.spread {
+        context.hca().spread(number, spread.clone())?;
+    }
     context.own(Owned::QueuePair(number.value()));
     attributes.cap = capacity_to(&capacity);
 
@@ -119,6 +132,7 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
             registration: None,
             series,
             _domain_use: pd.as_ref().and_then(|pd| pd.begin_use()),
+            _table_use: wanted.spread.as_ref().map(|(table, _)| table.begin_use()),
         },
     );
     let pointer = hand_out_shared(&room.fill(qp));
@@ -227,8 +241,14 @@ pub(crate) extern "C" fn ibv_create_qp(
         let domain = live::<Pd>(pd)?;
         let given = *init_attr.get()?;
         let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
-        let wanted =
-            Wanted { context: domain.context_pointer(), pd, xrcd, attributes: given, send_operations: None };
+        let wanted = Wanted {
+            context: domain.context_pointer(),
+            pd,
+            xrcd,
+            attributes: given,
+            spread: None,
+            send_operations: None,
+        };
         let (qp, granted) = create(&wanted)?;
         init_attr.get()?.cap = granted.cap;
         Ok(qp)
@@ -272,6 +292,7 @@ pub(crate) fn open_target(
             registration: Some(registration),
             series: None,
             _domain_use: None,
+            _table_use: None,
         },
     );
     Ok(hand_out_shared(&room.fill(qp)))
@@ -284,6 +305,9 @@ const XRC_RECV: u32 = 10;
 const MASK_PD: u32 = 1;
 const MASK_XRCD: u32 = 1 << 1;
 const MASK_CREATE_FLAGS: u32 = 1 << 2;
+const MASK_IND_TABLE: u32 = 1 << 4;
+const MASK_RX_HASH: u32 = 1 << 5;
+const MASK_SPREAD: u32 = MASK_IND_TABLE | MASK_RX_HASH;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 const MASK_KNOWN: u32 = (1 << 7) - 1;
 
@@ -303,6 +327,21 @@ fn are_known(operations: u64) -> bool {
     WR_OPCODES.iter().fold(operations, |rest, info| rest & !info.extended_flag) == 0
 }
 
+/// The table and the hash of a queue pair that spreads its frames over work queues.
+///
+/// # Errors
+/// EINVAL: one without the other, or for queue pairs of another type. Those of [`spread_of`].
+fn spread(attributes: &ibv_qp_init_attr_ex) -> Result<(Arc<IndirectionTable>, Spread), Errno> {
+    let is_raw = matches!(qp_type(attributes.qp_type)?, QpType::RawPacket);
+    if !is_raw || attributes.comp_mask & MASK_SPREAD != MASK_SPREAD {
+        let what = "frames of raw packet queue pairs are spread, by a table and a hash";
+        return Err(INVALID.because(|| format!("ibv_create_qp_ex refused: {what}")));
+    }
+    let table = live::<IndirectionTable>(attributes.rwq_ind_tbl)?;
+    let spread = spread_of(&table, &attributes.rx_hash_conf)?;
+    Ok((table, spread))
+}
+
 pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_qp_init_attr_ex>,
@@ -312,8 +351,9 @@ pub(crate) extern "C" fn create_qp_ex(
         let mask = attributes.comp_mask;
         check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
-        // TSO, indirection tables and receive hashing are for raw packets, and so are most creation flags.
-        let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
+        // TSO is for raw packets, and so are most creation flags.
+        let served = MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SPREAD | MASK_SEND_OPERATIONS;
+        let unserved = mask & !served;
         if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
             return Err(NOT_SUPPORTED);
         }
@@ -327,6 +367,7 @@ pub(crate) extern "C" fn create_qp_ex(
             }));
         }
         let given = |bit: u32| mask & bit != 0;
+        let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
         let wanted = Wanted {
             context,
             pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
@@ -340,6 +381,7 @@ pub(crate) extern "C" fn create_qp_ex(
                 qp_type: attributes.qp_type,
                 sq_sig_all: attributes.sq_sig_all,
             },
+            spread,
             send_operations: operations,
         };
         let (qp, granted) = create(&wanted)?;

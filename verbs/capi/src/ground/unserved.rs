@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn each_convention_says_that_it_is_not_supported() {
-        assert_eq!(int("ibv_destroy_wq"), libc::EOPNOTSUPP);
+        assert_eq!(int("ibv_destroy_counters"), libc::EOPNOTSUPP);
         assert_eq!((minus("ibv_dm_export_dmabuf_fd"), errno()), (-1, libc::EOPNOTSUPP));
         assert_eq!(neg("efadv_get_max_rq_depth"), -libc::EOPNOTSUPP);
         assert!(ptr("ibv_create_counters").is_null());

@@ -326,6 +326,98 @@ static void from_peer(const char *name)
 	close(peer);
 }
 
+enum { QUEUES = 4, CONNECTIONS = 12 };
+
+static struct ibv_wq *work_queue(void)
+{
+	struct ibv_wq_init_attr wants = {.wq_type = IBV_WQT_RQ, .max_wr = 2 * CONNECTIONS, .max_sge = 1, .pd = pd, .cq = cq};
+	struct ibv_wq *wq = ibv_create_wq(ctx, &wants);
+	CLAIM(wq && wq->state == IBV_WQS_RESET && wq->cq == cq && wq->pd == pd && wq->context == ctx);
+	CLAIM(wants.max_wr >= 2 * CONNECTIONS);
+	struct ibv_wq_attr attr = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_RDY};
+	FAILS(ibv_modify_wq(wq, &attr), 0);
+	CLAIM(wq->state == IBV_WQS_RDY);
+	return wq;
+}
+
+/* Frames are spread over work queues by their IPv4 addresses: those of one connection stay together. */
+static void spreading(void)
+{
+	struct ibv_wq *queues[QUEUES];
+	for (int i = 0; i < QUEUES; i++)
+		queues[i] = work_queue();
+	struct ibv_wq_attr wrong = {.attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE, .wq_state = IBV_WQS_ERR, .curr_wq_state = IBV_WQS_RESET};
+	FAILS(ibv_modify_wq(queues[0], &wrong), EINVAL);
+	wrong.attr_mask = IBV_WQ_ATTR_FLAGS;
+	FAILS(ibv_modify_wq(queues[0], &wrong), EOPNOTSUPP);
+	struct ibv_rwq_ind_table_init_attr wants_table = {.log_ind_tbl_size = 13, .ind_tbl = queues};
+	REFUSED(ibv_create_rwq_ind_table(ctx, &wants_table), EINVAL);
+	wants_table.log_ind_tbl_size = 2;
+	struct ibv_rwq_ind_table *table = ibv_create_rwq_ind_table(ctx, &wants_table);
+	CLAIM(table && table->context == ctx);
+	FAILS(ibv_destroy_wq(queues[0]), EBUSY);
+
+	uint8_t key[40];
+	for (unsigned i = 0; i < sizeof(key); i++)
+		key[i] = 37 * i + 11;
+	struct ibv_qp_init_attr_ex wants = {
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH,
+		.pd = pd,
+		.rwq_ind_tbl = table,
+		.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ, .rx_hash_key_len = sizeof(key), .rx_hash_key = key,
+				 .rx_hash_fields_mask = IBV_RX_HASH_SRC_IPV4 | IBV_RX_HASH_DST_IPV4},
+	};
+	struct ibv_qp_init_attr_ex other = wants;
+	other.comp_mask &= ~IBV_QP_INIT_ATTR_RX_HASH;
+	REFUSED(ibv_create_qp_ex(ctx, &other), EINVAL);
+	other = wants;
+	other.qp_type = IBV_QPT_UD;
+	REFUSED(ibv_create_qp_ex(ctx, &other), EINVAL);
+	other = wants;
+	other.rx_hash_conf.rx_hash_key_len = 39;
+	REFUSED(ibv_create_qp_ex(ctx, &other), EINVAL);
+	other = wants;
+	other.rx_hash_conf.rx_hash_fields_mask |= IBV_RX_HASH_SRC_IPV6;
+	REFUSED(ibv_create_qp_ex(ctx, &other), EINVAL);
+	other = wants;
+	other.rx_hash_conf.rx_hash_function = 2;
+	REFUSED(ibv_create_qp_ex(ctx, &other), EOPNOTSUPP);
+	struct ibv_qp *qp = ibv_create_qp_ex(ctx, &wants);
+	CLAIM(qp);
+	FAILS(ibv_destroy_rwq_ind_table(table), EBUSY);
+
+	for (int i = 0; i < QUEUES; i++)
+		for (int j = 0; j < 2 * CONNECTIONS; j++) {
+			struct ibv_sge sge = piece(PLACE, 512);
+			struct ibv_recv_wr wr = {.wr_id = i, .sg_list = &sge, .num_sge = 1}, *bad;
+			FAILS(ibv_post_wq_recv(queues[i], &wr, &bad), 0);
+		}
+	struct ibv_flow *flow = rule_to(qp, 2, 0);
+	static const uint8_t packet[] = {0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 0, 192, 0, 2, 2, 1, 2, 3, 4};
+	int got[CONNECTIONS], used = 0;
+	for (int round = 0; round < 2; round++)
+		for (int from = 0; from < CONNECTIONS; from++) {
+			put_frame(at(SOURCE), 2, 0);
+			memcpy(at(SOURCE) + 12, packet, sizeof(packet));
+			at(SOURCE)[29] = 10 + from;
+			send_frame(a, FRAME, 0);
+			int queue = (int)completions(2);
+			CLAIM(!memcmp(at(PLACE), at(SOURCE), FRAME) && (!round || got[from] == queue));
+			got[from] = queue;
+			used |= 1 << queue;
+		}
+	CLAIM(used & (used - 1)); /* More than one. */
+	FAILS(ibv_destroy_flow(flow), 0);
+	FAILS(ibv_destroy_qp(qp), 0);
+	FAILS(ibv_destroy_rwq_ind_table(table), 0);
+	FAILS(ibv_destroy_rwq_ind_table(table), ENOENT);
+	struct ibv_wq_attr error = {.attr_mask = IBV_WQ_ATTR_STATE, .wq_state = IBV_WQS_ERR};
+	FAILS(ibv_modify_wq(queues[0], &error), 0);
+	for (int i = 0; i < QUEUES; i++)
+		FAILS(ibv_destroy_wq(queues[i]), 0);
+}
+
 static void give_the_right_up(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -354,6 +446,7 @@ int main(int count, char **words)
 	rules_that_are_refused();
 	headers();
 	sleeping();
+	spreading();
 	if (!strcmp(mode, "peer"))
 		from_peer(words[2]);
 	else

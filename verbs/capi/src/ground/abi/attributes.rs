@@ -3,7 +3,9 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{ibv_buf, ibv_comp_channel, ibv_cq, ibv_dmah, ibv_mr, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
+use super::{
+    ibv_buf, ibv_comp_channel, ibv_cq, ibv_dmah, ibv_mr, ibv_pd, ibv_rwq_ind_table, ibv_srq, ibv_td, ibv_xrcd,
+};
 
 /// A GID; a C union of 16 bytes and two 64-bit words, hence the alignment.
 #[derive(Clone, Copy, Default)]
@@ -80,7 +82,7 @@ pub(crate) struct ibv_qp_init_attr_ex {
     pub(crate) xrcd: *mut ibv_xrcd,
     pub(crate) create_flags: u32,
     pub(crate) max_tso_header: u16,
-    pub(crate) rwq_ind_tbl: *mut c_void,
+    pub(crate) rwq_ind_tbl: *mut ibv_rwq_ind_table,
     pub(crate) rx_hash_conf: ibv_rx_hash_conf,
     pub(crate) source_qpn: u32,
     pub(crate) send_ops_flags: u64,

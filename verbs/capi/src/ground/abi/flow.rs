@@ -1,6 +1,10 @@
-//! Flow rules. Fields of headers are in network order.
+//! Flow rules, whose fields of headers are in network order, and work queues.
 
-use super::ibv_context;
+use std::ffi::{c_int, c_void};
+
+use libc::{pthread_cond_t, pthread_mutex_t};
+
+use super::{Operation, ibv_context, ibv_cq, ibv_pd};
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -21,6 +25,62 @@ pub(crate) struct ibv_flow {
     pub(crate) comp_mask: u32,
     pub(crate) context: *mut ibv_context,
     pub(crate) handle: u32,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_wq {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) wq_context: *mut c_void,
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) cq: *mut ibv_cq,
+    pub(crate) wq_num: u32,
+    pub(crate) handle: u32,
+    pub(crate) state: u32,
+    pub(crate) wq_type: u32,
+    pub(crate) post_recv: Operation,
+    pub(crate) mutex: pthread_mutex_t,
+    pub(crate) cond: pthread_cond_t,
+    pub(crate) events_completed: u32,
+    pub(crate) comp_mask: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_wq_init_attr {
+    pub(crate) wq_context: *mut c_void,
+    pub(crate) wq_type: u32,
+    pub(crate) max_wr: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) cq: *mut ibv_cq,
+    pub(crate) comp_mask: u32,
+    pub(crate) create_flags: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_wq_attr {
+    pub(crate) attr_mask: u32,
+    pub(crate) wq_state: u32,
+    pub(crate) curr_wq_state: u32,
+    pub(crate) flags: u32,
+    pub(crate) flags_mask: u32,
+}
+
+#[repr(C)]
+pub(crate) struct ibv_rwq_ind_table {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) ind_tbl_handle: c_int,
+    pub(crate) ind_tbl_num: c_int,
+    pub(crate) comp_mask: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ibv_rwq_ind_table_init_attr {
+    pub(crate) log_ind_tbl_size: u32,
+    pub(crate) ind_tbl: *mut *mut ibv_wq,
+    pub(crate) comp_mask: u32,
 }
 
 /// Structures of which only the layout is used: a specification is read byte by byte, wherever a program has
