@@ -31,7 +31,7 @@ impl Engine {
         for qpn in takers {
             let Some((index, entry)) = self.queue_pairs.by_number(qpn) else { continue };
             entry.traffic.received(frame.len());
-            let mut host = self.resources.host(checks.of_arrivals(&entry.qp));
+            let mut host = self.resources.host(checks.of_datagrams(entry.qp.context()));
             if let Err(dropped) = entry.qp.handle_frame(frame, &mut host) {
                 self.resources.count(dropped.0, 1);
             }

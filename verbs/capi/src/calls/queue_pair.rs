@@ -109,10 +109,10 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         signal_all: attributes.sq_sig_all != 0,
         cookie,
     })?;
+    context.own(Owned::QueuePair(number.value()));
     if let Some((_, spread)) = &wanted.spread {
         context.hca().spread(number, spread.clone())?;
     }
-    context.own(Owned::QueuePair(number.value()));
     attributes.cap = capacity_to(&capacity);
 
     let mut c = structure(wanted, &attributes, number);
