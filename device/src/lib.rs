@@ -12,6 +12,7 @@ pub mod check;
 pub mod counters;
 mod driver;
 mod engine;
+pub mod ethernet;
 pub mod event;
 pub mod faults;
 #[doc(hidden)]

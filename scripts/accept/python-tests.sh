@@ -4,6 +4,8 @@
 
 limit_seconds=${PUMICE_ACCEPT_SECONDS:-120}
 all_ran=0 all_failed=0 all_errors=0 all_skipped=0
+# So many tests must pass in all.
+least_passed=0
 
 # figure NAME LOG: e.g. the 3 of "skipped=3"; 0 if it is not there.
 figure() {
@@ -47,7 +49,10 @@ run_module() {
 
 # The sums, and the end.
 finish_modules() {
-    printf '%d tests: %d passed, %d failed, %d errors, %d skipped\n' "$all_ran" \
-        $((all_ran - all_failed - all_errors - all_skipped)) "$all_failed" "$all_errors" "$all_skipped"
+    local all_passed=$((all_ran - all_failed - all_errors - all_skipped))
+    printf '%d tests: %d passed, %d failed, %d errors, %d skipped\n' "$all_ran" "$all_passed" "$all_failed" "$all_errors" "$all_skipped"
+    if ((all_passed < least_passed)); then
+        fail "only $all_passed tests passed; $least_passed did before"
+    fi
     finish
 }

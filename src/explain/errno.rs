@@ -330,7 +330,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         Errno::OPNOTSUPP,
         "The device does not do that.",
         &[
-            "A verb that needs hardware: flow steering, work queues, tag matching, counters, raw packets.",
+            "A verb that needs hardware: tag matching, packet pacing, counters, tunnels in flow rules.",
             "A bit of a comp_mask or a flag that no software device has.",
             "The operation is not one of this transport, such as READ on UC.",
         ],
@@ -343,6 +343,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         &[
             "The queue pair's send_ops_flags do not name the operation (ibv_wr_*).",
             "The memory lacks the right that ibv_advise_mr asks for.",
+            "A queue pair for raw packets was asked for without the right CAP_NET_RAW.",
             "The folder of the registry belongs to another user, or others may write to it.",
         ],
         &[LOG, DOCTOR],

@@ -52,6 +52,7 @@ const LINUX_EDGES: &[&str] = &[
     "device/src/memory/on_demand.rs",
     "device/src/port/udp/message.rs",
     "device/src/port/udp/socket.rs",
+    "device/src/port/packet_socket.rs",
     "device/src/port/wait.rs",
     "device/src/share/datagram.rs",
     "device/src/share/lock.rs",

@@ -70,6 +70,11 @@ pub(super) const HOUSES: [House; 6] = [
             room("memory", &["memory/"], "registered memory, its keys and its checks"),
             room("port", &["port/"], "where packets leave and arrive, and what wraps that"),
             room("gsi", &["gsi/"], "queue pair 1: connection management beside the data path"),
+            room(
+                "ethernet",
+                &["ethernet/"],
+                "frames of raw packet queue pairs, and the rules that steer them",
+            ),
             room("share", &["share/"], "several processes with one address"),
             room("xrc", &["xrc/"], "XRC targets that are several processes"),
             room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),

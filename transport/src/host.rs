@@ -104,6 +104,24 @@ pub enum PeerProgress {
     Absent,
 }
 
+/// What a raw packet queue pair sends: all bytes of an Ethernet frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameData<'a> {
+    /// The bytes.
+    Inline(&'a [u8]),
+    /// Local buffers that have them.
+    Buffers(&'a [Sge]),
+}
+
+/// Why a frame cannot be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameError {
+    /// It is shorter than an Ethernet header, or longer than the interface carries.
+    Length,
+    /// Its buffers cannot be read.
+    Memory(MemoryError),
+}
+
 /// The device, seen from a queue pair.
 pub trait Host {
     /// Copies bytes `offset..offset + out.len()` of the list of local buffers into `out`.
@@ -185,6 +203,22 @@ pub trait Host {
     /// # Errors
     /// The window or region is wrong or in the wrong state.
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError>;
+
+    /// Sends an Ethernet frame of `length_bytes` bytes. What the network has no room for is lost, as it may be
+    /// anywhere on its way. A host without Ethernet makes no raw packet queue pairs.
+    ///
+    /// # Errors
+    /// It cannot be a frame here, or cannot be read.
+    #[cold]
+    fn send_frame(
+        &mut self,
+        qp: &QpContext,
+        data: FrameData<'_>,
+        length_bytes: u32,
+    ) -> Result<(), FrameError> {
+        let _ = (qp, data, length_bytes);
+        Ok(())
+    }
 
     /// Takes the next receive request for this QP into `into`: from its RQ, its SRQ, or the XRC SRQ
     /// that the packet names.

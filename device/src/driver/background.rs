@@ -279,7 +279,7 @@ impl LockedEngine for HostEngine<'_> {
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        self.engine.port.descriptors()
+        self.engine.descriptors()
     }
 
     fn woken(&mut self) {

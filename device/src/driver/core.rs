@@ -222,7 +222,7 @@ impl Core {
                 }
                 engine.transmit(now_ns, Acknowledge::Now, MappingCheckPolicy::Datagrams);
                 fds.clear();
-                fds.extend(engine.port.descriptors());
+                fds.extend(engine.descriptors());
                 let deadline_ns = engine.deadline_ns().unwrap_or(FOREVER_NS).min(end_ns);
                 if engine.has_backlog() { 0 } else { deadline_ns.saturating_sub(now_ns) }
             };

@@ -49,7 +49,7 @@ pub(crate) struct Engine {
     pub(super) budget: Budget,
     senders: Ready,
     responders: Ready,
-    touched: Ready,
+    pub(super) touched: Ready,
     deadlines: Deadlines,
     /// Senders whose receiver has no room, and when they try again.
     held: Ready,
@@ -158,6 +158,9 @@ impl Engine {
             if self.resources.new_completions {
                 break;
             }
+        }
+        if self.resources.ethernet.is_some() {
+            any |= self.receive_frames(checks);
         }
         if self.gsi.has_mads() {
             self.resources.release_before_messages();
@@ -539,7 +542,8 @@ impl Engine {
         }
         let responds =
             !self.responders.is_empty() && self.reply.deadline_ns().is_none() && !self.resources.has_late();
-        responds || !self.senders.is_empty() || self.builder.is_stalled() || self.gsi.has_backlog()
+        let waits = !self.senders.is_empty() || self.builder.is_stalled() || self.gsi.has_backlog();
+        responds || waits || self.has_frames()
     }
 
     /// Gives back the share that a destroyed queue pair had of its peer's budget.

@@ -10,6 +10,7 @@ mod budget;
 mod dispatch;
 mod drive;
 mod entries;
+mod frames;
 mod incidents;
 mod inspect;
 mod orders;

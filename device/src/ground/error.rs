@@ -49,6 +49,14 @@ pub enum ResourceError {
         /// From where to where.
         what: Cow<'static, str>,
     },
+    /// The operating system refused; the sentence has the reason.
+    #[error("refused: {what}")]
+    Refused {
+        /// What was refused, and why.
+        what: Cow<'static, str>,
+        /// Its errno.
+        errno: i32,
+    },
     /// The operating system refused.
     #[error("{what}: {}", std::io::Error::from_raw_os_error(*errno))]
     Os {
@@ -90,7 +98,7 @@ impl ResourceError {
             ResourceError::BadAddress { .. } => libc::EFAULT,
             ResourceError::NoData { .. } => libc::ENODATA,
             ResourceError::Unreachable { .. } => libc::EHOSTUNREACH,
-            ResourceError::Os { errno, .. } => *errno,
+            ResourceError::Os { errno, .. } | ResourceError::Refused { errno, .. } => *errno,
         }
     }
 }
@@ -109,6 +117,7 @@ mod tests {
             (ResourceError::BadAddress { address: 0x10, length: 3 }, libc::EFAULT, "0x10"),
             (ResourceError::NoData { what: "GID 3".into() }, libc::ENODATA, "GID 3"),
             (ResourceError::Unreachable { what: "fe80::1".into() }, libc::EHOSTUNREACH, "fe80::1"),
+            (ResourceError::Refused { what: "no right".into(), errno: libc::EPERM }, libc::EPERM, "no right"),
             (ResourceError::Os { what: "eventfd", errno: libc::EMFILE }, libc::EMFILE, "eventfd"),
         ];
         for (error, errno, part) in table {

@@ -7,6 +7,7 @@
 mod calls;
 mod connection;
 mod error;
+mod ethernet;
 mod memory;
 mod objects;
 mod owned_memory;

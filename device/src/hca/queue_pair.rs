@@ -45,7 +45,8 @@ impl Hca {
     /// Makes a queue pair in RESET; its number and the sizes granted.
     ///
     /// # Errors
-    /// An object is missing or of the wrong kind, a size is out of range, no number is free.
+    /// An object is missing or of the wrong kind, a size is out of range, no number is free. Raw packets: the
+    /// process may not send any (EPERM), or there is no Ethernet (`NotSupported`).
     pub fn create_qp(&self, init: &QpInit) -> Result<(Qpn, QpCapacity), HcaError> {
         let mut engine = self.core.lock();
         let most = self.limits.max_qp;
@@ -55,6 +56,9 @@ impl Hca {
         }
         let index = engine.queue_pairs.free_index()?;
         let qpn = Qpn::of(self.process, index);
+        if init.qp_type.is_raw() {
+            self.join_ethernet(&mut engine)?;
+        }
         let attached = engine.resources.attach_qp(&QpSetup {
             qpn,
             qp_type: init.qp_type,
@@ -65,7 +69,12 @@ impl Hca {
             srq: init.srq,
             xrcd: init.xrcd,
             capacity: init.capacity,
-        })?;
+        });
+        // With no queue pair there is no way to the interfaces.
+        let attached = attached.inspect_err(|_| engine.resources.leave_ethernet(qpn))?;
+        if let (true, Some(ethernet)) = (init.qp_type.is_raw(), &mut engine.resources.ethernet) {
+            ethernet.put(qpn, 0);
+        }
         let qp = QueuePair::new(QpConfig {
             context: attached.context,
             qp_type: init.qp_type,
@@ -90,7 +99,7 @@ impl Hca {
     /// are acknowledged.
     ///
     /// # Errors
-    /// Busy: attached to multicast groups. Unknown number.
+    /// Busy: attached to multicast groups, or named by flow rules. Unknown number.
     pub fn destroy_qp(&self, qpn: Qpn) -> Result<(), HcaError> {
         let account = {
             let mut engine = self.core.lock_own()?;
@@ -186,6 +195,9 @@ impl Hca {
                 entry.qp.set_port_mtu(limits.active_mtu);
             }
             engine.resources.put_at_port(qpn, port_num);
+        }
+        if let (true, Some(ethernet)) = (qp_type.is_raw(), &mut engine.resources.ethernet) {
+            ethernet.put(qpn, port_num);
         }
         if state == QpState::Reset {
             entry.posted_sends = 0;

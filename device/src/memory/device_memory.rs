@@ -1,8 +1,14 @@
-//! Memory of the device (`ibv_alloc_dm`): bytes that programs reach only by copies, and peers through
-//! a registration.
+//! Memory of the device (`ibv_alloc_dm`): bytes that programs reach by copies, or through a file that they ask
+//! for, and peers through a registration.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::copy::{load_own, store_own};
 use crate::ground::error::ResourceError;
@@ -10,9 +16,10 @@ use crate::ground::error::ResourceError;
 /// A piece of device memory, zeroed.
 #[derive(Debug)]
 pub struct DeviceMemory {
-    /// Some more than asked for, to begin at a multiple of the alignment.
-    words: Box<[AtomicU64]>,
-    start: u64,
+    /// Whole pages: it begins at a multiple of every alignment.
+    pages: MmapRaw,
+    /// What the pages are of; none where the operating system gives no such file.
+    file: Option<File>,
     length: u64,
     pool: Arc<AtomicU64>,
     registrations: AtomicU32,
@@ -70,12 +77,34 @@ impl DeviceMemoryPool {
                 self.size
             ))
         })?;
-        let align = 8_u64 << log_align.saturating_sub(3);
-        let words: Box<[AtomicU64]> = (0..(length + align).div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
-        let start = (words.as_ptr().expose_provenance() as u64).next_multiple_of(align);
+        let (pages, file) = pages(length).map_err(|error| {
+            self.used.fetch_sub(length, Ordering::Relaxed);
+            ResourceError::no_memory(format!("{length} bytes of device memory: {error}"))
+        })?;
         let (pool, registrations) = (Arc::clone(&self.used), AtomicU32::new(0));
-        Ok(Arc::new(DeviceMemory { words, start, length, pool, registrations }))
+        Ok(Arc::new(DeviceMemory { pages, file, length, pool, registrations }))
     }
+}
+
+/// Pages for so many bytes, and the file that they are of. A sandbox may forbid files that have no name.
+fn pages(length: u64) -> io::Result<(MmapRaw, Option<File>)> {
+    let page = 1_u64 << DeviceMemoryPool::MAX_LOG_ALIGN;
+    let bytes = length.checked_next_multiple_of(page).ok_or(io::ErrorKind::OutOfMemory)?;
+    match file(bytes) {
+        Ok(file) => Ok((MmapOptions::new().map_raw(&file)?, Some(file))),
+        Err(_) => {
+            let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            Ok((MmapOptions::new().len(bytes).map_anon()?.into(), None))
+        }
+    }
+}
+
+/// A file of so many bytes, which stays as long as it is.
+fn file(bytes: u64) -> io::Result<File> {
+    let file = File::from(memfd_create("pumice-dm", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.set_len(bytes)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
 }
 
 impl DeviceMemory {
@@ -90,6 +119,20 @@ impl DeviceMemory {
     /// Regions that it is registered as.
     pub fn registrations(&self) -> u32 {
         self.registrations.load(Ordering::Relaxed)
+    }
+
+    /// A descriptor of the file that has its bytes from offset 0 on, for `ibv_reg_dmabuf_mr` and mmap(2). The
+    /// bytes stay as long as it is open.
+    ///
+    /// # Errors
+    /// `NotSupported`: the operating system gives no such file. What it says when there is no descriptor.
+    pub fn export(&self) -> Result<OwnedFd, ResourceError> {
+        let none = || ResourceError::not_supported("a sandbox forbids memfd_create(2), which this needs");
+        let file = self.file.as_ref().ok_or_else(none)?.try_clone();
+        let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EMFILE);
+        let refused =
+            |error| ResourceError::Os { what: "a descriptor of device memory", errno: errno(error) };
+        Ok(file.map_err(refused)?.into())
     }
 
     /// Copies bytes from `offset` into `out`.
@@ -127,6 +170,11 @@ impl DeviceMemory {
         self.locate(offset, length).map_err(|_| beyond)
     }
 
+    /// Address of the first byte.
+    fn start(&self) -> u64 {
+        self.pages.as_ptr().expose_provenance() as u64
+    }
+
     /// Address of `length` bytes from `offset`.
     ///
     /// # Errors
@@ -138,13 +186,13 @@ impl DeviceMemory {
                 self.length
             )));
         }
-        Ok(self.start + offset)
+        Ok(self.start() + offset)
     }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        debug_assert!(self.words.len() as u64 * 8 >= self.length);
+        debug_assert!(self.pages.len() as u64 >= self.length);
         self.pool.fetch_sub(self.length, Ordering::Relaxed);
     }
 }
@@ -157,7 +205,7 @@ mod tests {
     fn copies_are_of_whole_units_inside() {
         let pool = DeviceMemoryPool::new(64);
         let memory = pool.allocate(20, 6).unwrap();
-        assert_eq!(memory.start % 64, 0);
+        assert_eq!(memory.start() % 64, 0);
         memory.write(8, b"device memory").unwrap_err();
         memory.write(8, b"device memor").unwrap();
         let mut out = [1; 12];
@@ -167,6 +215,22 @@ mod tests {
         assert_eq!(errno(memory.read(12, &mut out)), libc::EFAULT);
         assert_eq!(errno(memory.read(u64::MAX - 3, &mut out)), libc::EFAULT);
         assert_eq!(errno(memory.read(2, &mut out[..4])), libc::EINVAL);
+    }
+
+    #[test]
+    fn a_file_has_the_bytes_and_keeps_its_length() {
+        let memory = DeviceMemoryPool::new(1 << 20).allocate(100, 0).unwrap();
+        memory.write(96, b"last").unwrap();
+        let file = File::from(memory.export().unwrap());
+        let view = MmapOptions::new().map_raw(&file).unwrap();
+        assert_eq!(view.len(), 4096);
+        let mut out = [0; 4];
+        load(view.as_ptr().expose_provenance() as u64 + 96, &mut out);
+        assert_eq!(&out, b"last");
+        store(view.as_ptr().expose_provenance() as u64, b"here");
+        memory.read(0, &mut out).unwrap();
+        assert_eq!(&out, b"here");
+        assert!(file.set_len(0).is_err() && file.set_len(1 << 20).is_err());
     }
 
     #[test]

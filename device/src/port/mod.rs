@@ -3,6 +3,7 @@
 //! [`Port`] is what every port does. [`UdpPort`] is the real network, [`Fabric`] a simulated one in virtual
 //! time. [`FaultPort`], [`TapPort`], [`LinkPort`], [`SwitchedPort`] and [`TwoPorts`] are layers: ports around
 //! a port ([`PortLayer`]).
+//! [`FrameWire`] is a way for Ethernet frames instead, and [`PacketSocket`] that of the real network.
 //! [`ProcessGroup`] is what a port that several processes share does besides. [`RawUdp`] is the yardstick for
 //! benchmarks: the same kind of socket with no protocol on top.
 
@@ -12,10 +13,12 @@ mod damage;
 mod directory;
 mod fabric;
 mod fault;
+mod frame_wire;
 mod group;
 mod limits;
 pub(crate) mod link;
 mod nowhere;
+mod packet_socket;
 pub(crate) mod segments;
 mod switched;
 mod tap;
@@ -30,10 +33,12 @@ pub use capture::{CaptureSubscriber, whole_blocks};
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use fault::{FaultPort, FaultStats};
+pub use frame_wire::{FrameWire, SendFrameError};
 pub use group::{Commons, Forwarded, Order, PortCondition, ProcessGroup};
 pub use limits::{PacketCost, Peer, PeerMedium, PortLimits};
 pub use link::{EcnMarking, Link, LinkDirection, LinkPort, LinkQueue, Passage, QueueFull, wire_bytes};
 pub(crate) use nowhere::Nowhere;
+pub use packet_socket::{PacketSocket, PacketSocketError};
 pub use switched::{PORT_WORDS, SwitchWords, SwitchedPort, Switching};
 pub use tap::TapPort;
 pub use topology::{

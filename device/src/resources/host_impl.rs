@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use pumice_transport::event::{Departure, QpEvent, Topic};
-use pumice_transport::host::{Counter, Ended, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
+use pumice_transport::host::{
+    Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey,
+};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
     WorkCompletion,
@@ -128,6 +130,17 @@ impl Host for DeviceHost<'_> {
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
         self.release_late();
         self.memory.bind_window(qp.pd, qp.qpn, bind)
+    }
+
+    #[cold]
+    fn send_frame(
+        &mut self,
+        qp: &QpContext,
+        data: FrameData<'_>,
+        length_bytes: u32,
+    ) -> Result<(), FrameError> {
+        let check = self.check;
+        self.send_frame_of(qp, data, length_bytes, check)
     }
 
     fn take_recv(&mut self, qp: &QpContext, xrc_srqn: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv> {

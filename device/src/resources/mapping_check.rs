@@ -40,8 +40,9 @@ impl MappingCheckPolicy {
         }
     }
 
+    /// For datagrams and frames that a queue pair receives.
     #[inline]
-    fn of_datagrams(self, qp: &QpContext) -> MappingCheck {
+    pub(crate) fn of_datagrams(self, qp: &QpContext) -> MappingCheck {
         match self {
             MappingCheckPolicy::DatagramsNotPolled { cq } if cq == qp.recv_cq => MappingCheck::Assumed,
             _ => MappingCheck::Asked,

@@ -7,6 +7,7 @@
 //! name its objects by bare index.
 
 mod delays;
+mod ethernet;
 mod gids;
 mod host_impl;
 #[cfg(test)]

@@ -105,7 +105,7 @@ impl Resources {
     /// the engine's lock, call [`EventAccount::wait_all_acked`] on the result afterwards.
     ///
     /// # Errors
-    /// `Busy`: it is attached to multicast groups. `Invalid`: it is not attached.
+    /// `Busy`: it is attached to multicast groups, or flow rules name it. `Invalid`: it is not attached.
     pub fn detach_qp(&mut self, qpn: Qpn) -> Result<Arc<EventAccount>, ResourceError> {
         if self.is_target(qpn) {
             let TargetClosed { account, last, .. } = self.unregister_target(qpn, CREATOR)?;
@@ -123,6 +123,8 @@ impl Resources {
                 "queue pair {qpn} is attached to {groups} multicast groups; detach it first"
             )));
         }
+        self.check_no_rules(qpn)?;
+        self.leave_ethernet(qpn);
         self.groups.hear_itself(qpn, true);
         self.reset_qp(qpn);
         self.memory.unbind_windows_of(qpn);

@@ -15,6 +15,7 @@ use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::addresses::ports::{DevicePort, Ports};
 use crate::counters::Counters;
+use crate::ethernet::Ethernet;
 use crate::event::{Subscribers, Topics};
 use crate::faults::Faults;
 use crate::faults::calls::CallRules;
@@ -100,6 +101,8 @@ pub struct Resources {
     pub(super) call_rules: Option<Arc<dyn CallRules>>,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
+    /// What raw packet queue pairs send and receive by, if there are any.
+    pub(crate) ethernet: Option<Box<Ethernet>>,
     /// The receive queue of UC or UD messages that was short of requests last, and the completion queue that
     /// tells of it.
     pub(super) short_receives: Option<(u32, u32)>,
@@ -216,6 +219,7 @@ impl Resources {
             puts_off: false,
             call_rules: None,
             new_completions: false,
+            ethernet: None,
             short_receives: None,
         })
     }

@@ -12,5 +12,6 @@ pub mod limits;
 pub mod lineage;
 pub mod neighbour;
 pub mod output_file;
+pub mod processors;
 pub(crate) mod system_call;
 pub mod unsignalled;

@@ -267,11 +267,24 @@ impl Inbound {
         packet: &Packet<'_>,
         host: &mut H,
     ) -> Result<(), Fault> {
+        self.take_recv_from(settings, packet.xrceth().map(|xrceth| xrceth.srqn), host)
+    }
+
+    /// Takes a receive request of the queue pair, or of the XRC SRQ with a number, unless one is held.
+    ///
+    /// # Errors
+    /// As [`Inbound::take_recv`].
+    #[inline]
+    pub(crate) fn take_recv_from<H: Host>(
+        &mut self,
+        settings: &Settings,
+        xrc_srqn: Option<u32>,
+        host: &mut H,
+    ) -> Result<(), Fault> {
         if self.holds_recv {
             return Ok(());
         }
-        let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
-        host.take_recv(&settings.context, srqn, &mut self.recv)?;
+        host.take_recv(&settings.context, xrc_srqn, &mut self.recv)?;
         self.holds_recv = true;
         Ok(())
     }
@@ -287,6 +300,13 @@ impl Inbound {
         let (wr_id, room_bytes) = (self.recv.wr_id, self.recv.length_bytes);
         let more = !packet.info().position.ends();
         Detail::Room { wr_id, room_bytes, arrived_bytes, more, grh_bytes }
+    }
+
+    /// That room, which is too small for a message of one piece.
+    #[cold]
+    pub(crate) fn room_for(&self, arrived_bytes: u64) -> Detail {
+        let (wr_id, room_bytes) = (self.recv.wr_id, self.recv.length_bytes);
+        Detail::Room { wr_id, room_bytes, arrived_bytes, more: false, grh_bytes: 0 }
     }
 
     /// Stores bytes of the message in the receive request in use.
@@ -313,19 +333,30 @@ impl Inbound {
         opcode: WcOpcode,
         byte_len: u32,
     ) -> WorkCompletion {
-        let mut completion = WorkCompletion {
+        let mut completion = self.plain_completion(settings, opcode, byte_len);
+        if let Some(imm) = packet.imm() {
+            completion.flags |= WcFlags::WITH_IMM;
+            completion.imm_data = imm.0;
+        }
+        completion
+    }
+
+    /// The completion of the receive request in use, without what only packets tell.
+    #[inline]
+    pub(crate) fn plain_completion(
+        &self,
+        settings: &Settings,
+        opcode: WcOpcode,
+        byte_len: u32,
+    ) -> WorkCompletion {
+        WorkCompletion {
             wr_id: self.recv.wr_id,
             opcode,
             byte_len,
             qp_num: settings.context.qpn.value(),
             src_qp: settings.destination.value(),
             ..WorkCompletion::default()
-        };
-        if let Some(imm) = packet.imm() {
-            completion.flags |= WcFlags::WITH_IMM;
-            completion.imm_data = imm.0;
         }
-        completion
     }
 
     /// Asks the host about the receive request in use, which this completion is about to end.
@@ -361,10 +392,22 @@ impl Inbound {
         completion: WorkCompletion,
         host: &mut H,
     ) {
+        self.finish(settings, completion, packet.bth().solicited, host);
+    }
+
+    /// As [`Inbound::complete`], with the solicited-event bit instead of the packet that has it.
+    #[inline]
+    pub(crate) fn finish<H: Host>(
+        &mut self,
+        settings: &Settings,
+        completion: WorkCompletion,
+        solicited: bool,
+        host: &mut H,
+    ) {
         self.message = Message::None;
         self.holds_recv = false;
         self.received = self.received.wrapping_add(1);
-        host.complete_recv(&settings.context, self.recv.cq, completion, packet.bth().solicited);
+        host.complete_recv(&settings.context, self.recv.cq, completion, solicited);
     }
 
     /// Ends the receive request in use, and its message, with an error status. False: none is in use.

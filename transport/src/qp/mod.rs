@@ -10,6 +10,7 @@
 //! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC);
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
+//! * `frame`: the Ethernet frames of raw packet queue pairs, which are no packets
 //! * `migration`: the alternate path, and when it is used
 //! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: what marks lead to
 //! * `transition`: the state table of `modify_qp`
@@ -21,6 +22,7 @@ mod congestion;
 mod datagram;
 mod dcqcn;
 mod figures;
+mod frame;
 mod inbound;
 mod migration;
 mod modify;
@@ -52,6 +54,7 @@ pub use attributes::{AttributeMask, ModifyLimits, QpAttributes};
 pub use datagram::GRH_BYTES;
 pub use dcqcn::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationParameters, ReactionPoint};
 pub use figures::Figures;
+pub use frame::FrameDropped;
 pub use modify::ResolvedPath;
 pub use outbound::Progress;
 pub use response::Urgency;
@@ -340,7 +343,7 @@ impl Receiver {
     fn new(qp_type: QpType) -> Receiver {
         match qp_type {
             QpType::Uc => Receiver::Unreliable(UnreliableReceiver::new()),
-            QpType::Ud | QpType::Gsi => Receiver::Datagram(Inbound::new()),
+            QpType::Ud | QpType::Gsi | QpType::RawPacket => Receiver::Datagram(Inbound::new()),
             _ => Receiver::Reliable(Responder::new()),
         }
     }

@@ -69,6 +69,8 @@ impl Settings {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Ud | QpType::Gsi => Service::Ud,
+            // No packet of RoCE is its.
+            QpType::RawPacket => Service::Reserved,
             QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget => Service::Xrc,
         }
     }

@@ -19,7 +19,7 @@ pub struct FailedSend {
     pub length_bytes: u32,
     /// PSN that failed.
     pub psn: Psn,
-    /// Path MTU of the queue pair.
+    /// Path MTU of the queue pair; 0 if its messages are Ethernet frames.
     pub mtu_bytes: u32,
     /// `retry_cnt` of the queue pair.
     pub retry_count: u8,
@@ -183,6 +183,9 @@ impl fmt::Display for FailedSend {
             },
             WcStatus::LocLenErr if opcode.info().data.is_word() => {
                 f.write_str("an atomic has 8 local bytes, no more and no less")
+            }
+            WcStatus::LocLenErr if self.mtu_bytes == 0 => {
+                f.write_str("a frame has 14 bytes or more, and no more than the network interface carries")
             }
             WcStatus::LocLenErr => {
                 write!(

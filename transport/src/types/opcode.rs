@@ -193,6 +193,11 @@ impl QpTypes {
         QpTypes(bits)
     }
 
+    /// The set with one type more.
+    const fn and(self, qp_type: QpType) -> QpTypes {
+        QpTypes(self.0 | 1 << qp_type as u8)
+    }
+
     /// Whether a type is in the set.
     #[inline]
     pub const fn contains(self, qp_type: QpType) -> bool {
@@ -200,9 +205,11 @@ impl QpTypes {
     }
 }
 
-/// Every type that has a send queue.
-const ALL: QpTypes =
+/// Every type that sends packets of RoCE.
+const ROCE: QpTypes =
     QpTypes::of(&[QpType::Rc, QpType::Uc, QpType::Ud, QpType::Gsi, QpType::XrcDuplex, QpType::XrcInitiator]);
+/// Every type that has a send queue.
+const ALL: QpTypes = ROCE.and(QpType::RawPacket);
 const CONNECTED: QpTypes = QpTypes::of(&[QpType::Rc, QpType::Uc, QpType::XrcDuplex, QpType::XrcInitiator]);
 const RELIABLE: QpTypes = QpTypes::of(&[QpType::Rc, QpType::XrcDuplex, QpType::XrcInitiator]);
 const RC: QpTypes = QpTypes::of(&[QpType::Rc]);
@@ -223,7 +230,7 @@ pub static WR_OPCODES: [WrInfo; 12] = {
                  class: Class::Send, qp_types: ALL, data: Sent, operand: Operand::None,
                  packets: Packets::SEND, extended_flag: 1 << 2, device_flag: 0 },
         WrInfo { opcode: Op::SendWithImm, name: "SEND_WITH_IMM", completion: Wc::Send,
-                 class: Class::Send, qp_types: ALL, data: Sent, operand: Operand::None,
+                 class: Class::Send, qp_types: ROCE, data: Sent, operand: Operand::None,
                  packets: Packets::SEND_WITH_IMM, extended_flag: 1 << 3, device_flag: 0 },
         WrInfo { opcode: Op::RdmaRead, name: "RDMA_READ", completion: Wc::RdmaRead,
                  class: Class::Read, qp_types: RELIABLE, data: Stored, operand: Operand::None,
@@ -411,6 +418,7 @@ mod tests {
                 }
             }
             assert!(!info.qp_types.contains(QpType::XrcTarget), "a target sends nothing");
+            assert_eq!(info.qp_types.contains(QpType::RawPacket), info.opcode == SendOpcode::Send);
             let has = |qp_type| info.qp_types.contains(qp_type);
             assert_eq!(has(QpType::XrcDuplex), has(QpType::XrcInitiator), "{}", info.name);
             assert_eq!(has(QpType::Gsi), has(QpType::Ud), "{}", info.name);

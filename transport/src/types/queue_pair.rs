@@ -14,6 +14,8 @@ pub enum QpType {
     Ud = 4,
     /// XRC of OFED 1.x (its `IBV_QPT_XRC`): requester, and responder for the SRQs of its XRC domain.
     XrcDuplex = 5,
+    /// Raw packets: whole Ethernet frames, with no RoCE packet around them.
+    RawPacket = 8,
     /// XRC initiator (`IBV_QPT_XRC_SEND`): requester only.
     XrcInitiator = 9,
     /// XRC target (`IBV_QPT_XRC_RECV`): responder only.
@@ -31,9 +33,14 @@ impl QpType {
         matches!(self, QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget)
     }
 
-    /// Connected services name their peer in the QP: everything but datagrams.
+    /// Connected services name their peer in the QP: everything but datagrams and raw packets.
     pub const fn is_connected(self) -> bool {
-        !self.is_datagram()
+        !self.is_datagram() && !self.is_raw()
+    }
+
+    /// Its messages are Ethernet frames.
+    pub const fn is_raw(self) -> bool {
+        matches!(self, QpType::RawPacket)
     }
 
     /// UD and GSI.
@@ -41,7 +48,7 @@ impl QpType {
         matches!(self, QpType::Ud | QpType::Gsi)
     }
 
-    /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV".
+    /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV", "RAW_PACKET".
     pub const fn name(self) -> &'static str {
         match self {
             QpType::Gsi => "GSI",
@@ -49,6 +56,7 @@ impl QpType {
             QpType::Uc => "UC",
             QpType::Ud => "UD",
             QpType::XrcDuplex => "XRC",
+            QpType::RawPacket => "RAW_PACKET",
             QpType::XrcInitiator => "XRC_SEND",
             QpType::XrcTarget => "XRC_RECV",
         }

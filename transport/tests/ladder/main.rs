@@ -9,6 +9,7 @@ mod congestion;
 mod duplicates;
 mod fence;
 mod flush_error;
+mod frames;
 mod hostile;
 mod kit;
 mod nak;

@@ -9,8 +9,9 @@
 use std::ffi::c_int;
 
 use crate::calls::{
-    buffer, completion_queue, completion_queue_ex, device_memory, memory, parent_domain, post_recv,
-    post_send, query, queue_pair, shared_receive_queue, window_bind, xrc_domain, xrc_target,
+    buffer, completion_queue, completion_queue_ex, device_memory, dma_handle, flow, memory, parent_domain,
+    post_recv, post_send, query, queue_pair, shared_receive_queue, window_bind, work_queue, xrc_domain,
+    xrc_target,
 };
 use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
 use crate::ground::descriptors;
@@ -75,6 +76,7 @@ fn operations() -> Box<verbs_context> {
     verbs.alloc_parent_domain = operation!(parent_domain::alloc_parent_domain);
     verbs.alloc_dm = operation!(device_memory::alloc_dm);
     verbs.free_dm = operation!(device_memory::free_dm);
+    verbs.dm_export_dmabuf_fd = operation!(device_memory::ibv_dm_export_dmabuf_fd);
     verbs.reg_dm_mr = operation!(device_memory::reg_dm_mr);
     verbs.alloc_null_mr = operation!(memory::alloc_null_mr);
     verbs.advise_mr = operation!(memory::advise_mr);
@@ -90,15 +92,24 @@ fn operations() -> Box<verbs_context> {
     verbs.alloc_buf = operation!(buffer::ibv_alloc_buf);
     verbs.free_buf = operation!(buffer::ibv_free_buf);
     verbs.reg_mr_ex = operation!(buffer::ibv_reg_mr_ex);
+    verbs.alloc_dmah = operation!(dma_handle::ibv_alloc_dmah);
+    verbs.dealloc_dmah = operation!(dma_handle::ibv_dealloc_dmah);
+    verbs.create_wq = operation!(work_queue::create_wq);
+    verbs.modify_wq = operation!(work_queue::modify_wq);
+    verbs.destroy_wq = operation!(work_queue::destroy_wq);
+    verbs.create_rwq_ind_table = operation!(work_queue::create_rwq_ind_table);
+    verbs.destroy_rwq_ind_table = operation!(work_queue::destroy_rwq_ind_table);
+    verbs.ibv_create_flow = operation!(flow::create_flow);
+    verbs.ibv_destroy_flow = operation!(flow::destroy_flow);
+    // Programs of libibverbs 1.1.8 find the same two here.
+    verbs.ABI_placeholder1 = operation!(flow::create_flow);
+    verbs.ABI_placeholder2 = operation!(flow::destroy_flow);
     refuse_the_rest(&mut verbs);
     verbs
 }
 
-/// Counters, flow steering, work queues, DMA handles, packet pacing and tag matching: hardware's.
+/// Counters, packet pacing and tag matching: hardware's.
 fn refuse_the_rest(verbs: &mut verbs_context) {
-    verbs.dm_export_dmabuf_fd = refused!(minus, "ibv_dm_export_dmabuf_fd");
-    verbs.dealloc_dmah = refused!(int, "ibv_dealloc_dmah");
-    verbs.alloc_dmah = refused!(ptr, "ibv_alloc_dmah");
     verbs.read_counters = refused!(int, "ibv_read_counters");
     verbs.attach_counters_point_flow = refused!(int, "ibv_attach_counters_point_flow");
     verbs.create_counters = refused!(ptr, "ibv_create_counters");
@@ -108,16 +119,6 @@ fn refuse_the_rest(verbs: &mut verbs_context) {
     verbs.create_flow_action_esp = refused!(ptr, "ibv_create_flow_action_esp");
     verbs.modify_qp_rate_limit = refused!(int, "ibv_modify_qp_rate_limit");
     verbs.post_srq_ops = refused!(int, "ibv_post_srq_ops");
-    verbs.destroy_rwq_ind_table = refused!(int, "ibv_destroy_rwq_ind_table");
-    verbs.create_rwq_ind_table = refused!(ptr, "ibv_create_rwq_ind_table");
-    verbs.destroy_wq = refused!(int, "ibv_destroy_wq");
-    verbs.modify_wq = refused!(int, "ibv_modify_wq");
-    verbs.create_wq = refused!(ptr, "ibv_create_wq");
-    verbs.ibv_destroy_flow = refused!(int, "ibv_destroy_flow");
-    verbs.ibv_create_flow = refused!(ptr, "ibv_create_flow");
-    // Programs of libibverbs 1.1.8 find the same two here.
-    verbs.ABI_placeholder2 = refused!(int, "ibv_destroy_flow");
-    verbs.ABI_placeholder1 = refused!(ptr, "ibv_create_flow");
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const NEWER: [&str; 8] = [
     "active_speed_ex",
 ];
 /// Structures that headers before rdma-core 65 may lack.
-const NEW: [&str; 1] = ["ibv_mr_init_attr"];
+const NEW: [&str; 3] = ["ibv_mr_init_attr", "ibv_dmah", "ibv_dmah_init_attr"];
 /// Structures that those fields make longer.
 const GROWN: [&str; 3] = ["verbs_context", "ibv_qp_ex", "ibv_port_attr"];
 

@@ -122,6 +122,39 @@ fn device_memory_is_allocated_copied_and_registered() {
 }
 
 #[test]
+fn raw_packets_need_a_right() {
+    let Some(program) = kit::compile("raw_packets") else { return };
+    let output = kit::on(kit::address(), program).arg("forbidden").output();
+    kit::succeeded("raw_packets forbidden", &output.expect("timeout(1) runs"));
+}
+
+/// On the loopback interface, which returns what is sent there, and on one end of a cable.
+#[test]
+fn raw_packets_and_flow_rules_work_in_a_network_namespace() {
+    let Some(program) = kit::compile("raw_packets") else { return };
+    let unshared = |script: &str| {
+        let mut command = kit::on(kit::address(), "unshare");
+        command.args(["--map-root-user", "--net", "sh", "-c", script]).arg(&program);
+        command.output().expect("timeout(1) runs")
+    };
+    let lo = "ip link set lo up";
+    let cable = "ip link add v0 type veth peer name v1 && ip addr add 192.0.2.9/24 dev v0 && \
+                 ip link set v0 up && ip link set v1 up";
+    for (what, prepare, run) in [
+        ("loopback", lo.to_owned(), "exec \"$0\""),
+        ("cable", format!("{lo} && {cable}"), "PUMICE_ADDR=192.0.2.9 exec \"$0\" peer v1"),
+    ] {
+        if !unshared(&prepare).status.success() {
+            kit::skip(
+                "no network namespace of its own: unshare(1), ip(8), user namespaces and veth are needed",
+            );
+            continue;
+        }
+        kit::succeeded(&format!("raw_packets, {what}"), &unshared(&format!("{prepare} && {run}")));
+    }
+}
+
+#[test]
 fn memory_that_a_program_has_given_back_is_not_touched() {
     run("given_back");
 }

@@ -99,7 +99,7 @@ impl Requester {
                 opcode: wqe.opcode,
                 length_bytes: wqe.length_bytes,
                 psn: self.acked,
-                mtu_bytes: settings.mtu_bytes as u32,
+                mtu_bytes: if settings.qp_type.is_raw() { 0 } else { settings.mtu_bytes as u32 },
                 retry_count: settings.retry_count,
                 rnr_retry: settings.rnr_retry,
                 timeout: settings.timeout,

@@ -3,7 +3,7 @@
 use super::request::Request;
 use super::{Outstanding, Requester, SendFailure};
 use crate::event::{PacketIdentity, Side, Topic};
-use crate::host::{Host, MemoryError, RemoteKey, Transmit, fault_of};
+use crate::host::{FrameData, FrameError, Host, MemoryError, RemoteKey, Transmit, fault_of};
 use crate::path::Path;
 use crate::qp::dcqcn::Paced;
 use crate::qp::outbound::{self, Emitted, Progress, Written};
@@ -148,6 +148,7 @@ impl Requester {
         let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
         let path = match path_of(settings, wqe) {
             Ok(path) => path,
+            Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, host),
             Err(status) => return Sent::LocalError(status),
         };
         let Some(request) = Request::of(settings, wqe, self.cursor_packet, self.read_limit_packets) else {
@@ -194,6 +195,26 @@ impl Requester {
         if fate.refused.is_some() || fate.notified || fate.halted {
             self.forge(settings, &fate, psn, before, now_ns, host);
         }
+        Sent::Packet
+    }
+
+    /// The Ethernet frame at the cursor: the host takes all of it at once.
+    fn send_frame<H: Host>(&mut self, settings: &Settings, host: &mut H) -> Sent {
+        let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
+        let data = match wqe.is_inline() {
+            true => FrameData::Inline(wqe.inline_data()),
+            false => FrameData::Buffers(wqe.sges()),
+        };
+        match host.send_frame(&settings.context, data, wqe.length_bytes) {
+            Ok(()) => {}
+            Err(FrameError::Length) => return Sent::LocalError(WcStatus::LocLenErr),
+            Err(FrameError::Memory(error)) => {
+                self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, false, host));
+                return Sent::LocalError(WcStatus::LocProtErr);
+            }
+        }
+        self.cursor += 1;
+        self.started = self.started.max(self.cursor);
         Sent::Packet
     }
 

@@ -33,7 +33,9 @@ pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMa
         QpType::XrcTarget => {
             AttributeMask::MAX_QP_RD_ATOMIC.union(AttributeMask::RETRY_CNT).union(AttributeMask::RNR_RETRY)
         }
-        QpType::Gsi | QpType::Rc | QpType::XrcDuplex | QpType::Uc | QpType::Ud => AttributeMask::empty(),
+        QpType::Gsi | QpType::Rc | QpType::XrcDuplex | QpType::Uc | QpType::Ud | QpType::RawPacket => {
+            AttributeMask::empty()
+        }
     };
     mask.difference(meaningless)
 }

@@ -9,7 +9,7 @@ use crate::types::Gid;
 
 /// `FROM TO : required : optional`; a line for each transition that exists. `*` is any state but
 /// RESET.
-const EXPECTED: [(QpType, &str); 7] = [
+const EXPECTED: [(QpType, &str); 8] = [
     (
         QpType::Rc,
         "RESET RESET : :
@@ -93,6 +93,19 @@ const EXPECTED: [(QpType, &str); 7] = [
          SQD   RTS   : : cur qkey
          SQD   SQD   : : pki qkey
          SQE   RTS   : : cur qkey
+         *     RESET : :
+         *     ERR   : :",
+    ),
+    (
+        QpType::RawPacket,
+        "RESET RESET : :
+         RESET INIT  : port :
+         INIT  RTR   : :
+         RTR   RTS   : : cur
+         RTS   RTS   : : cur
+         RTS   SQD   : : notify
+         SQD   RTS   : : cur
+         SQE   RTS   : : cur
          *     RESET : :
          *     ERR   : :",
     ),

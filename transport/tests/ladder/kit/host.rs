@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pumice_transport::event::{PacketIdentity, QpEvent, Topic};
-use pumice_transport::host::{Counter, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
+use pumice_transport::host::{
+    Counter, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey,
+};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, Sge, WcOpcode, WcStatus, WindowBind, WorkCompletion,
 };
@@ -70,6 +72,8 @@ pub(crate) struct FakeHost {
     pub(crate) listens_to_steps: bool,
     /// The line of each event of those, while it listens.
     pub(crate) told: Vec<String>,
+    /// Each Ethernet frame sent.
+    pub(crate) frames: Vec<Vec<u8>>,
     /// Each FLUSH executed.
     pub(crate) flushes: Vec<Flushed>,
     /// Whether it listens to packets.
@@ -179,6 +183,21 @@ impl Host for FakeHost {
 
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
         self.memory.bind(qp, bind)
+    }
+
+    fn send_frame(&mut self, qp: &QpContext, data: FrameData<'_>, bytes: u32) -> Result<(), FrameError> {
+        if !(14..=1514).contains(&bytes) {
+            return Err(FrameError::Length);
+        }
+        let mut frame = vec![0; bytes as usize];
+        match data {
+            FrameData::Inline(bytes) => frame.copy_from_slice(bytes),
+            FrameData::Buffers(sges) => {
+                self.gather(qp.pd, sges, 0, &mut frame).map_err(FrameError::Memory)?;
+            }
+        }
+        self.frames.push(frame);
+        Ok(())
     }
 
     fn take_recv(&mut self, qp: &QpContext, xrc_srqn: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv> {

@@ -4,15 +4,20 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::offset_of;
 use std::ptr;
+use std::sync::Arc;
+
+use pumice_transport::types::Access;
 
 use super::memory::{FileRange, own_iova, register, register_file};
-use crate::ground::abi::{ibv_buf, ibv_mr, ibv_mr_init_attr, ibv_pd};
+use crate::ground::abi::{ibv_buf, ibv_dmah, ibv_mr, ibv_mr_init_attr, ibv_pd};
 use crate::ground::arguments::{In, Lasting, Out};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
 use crate::ground::outcome::{number, pointer_about, value};
 use crate::objects::buffer::Buffer;
+use crate::objects::dma_handle::Dmah;
+use crate::objects::memory_region::Mr;
 use crate::objects::protection_domain::Pd;
 
 /// Allocates a buffer: its address, and in `buf` the handle by which it is registered and freed.
@@ -63,6 +68,7 @@ struct Wanted {
     length: usize,
     iova: Option<u64>,
     access: c_uint,
+    dma_handle: Option<Arc<Dmah>>,
 }
 
 enum WantedMemory {
@@ -72,7 +78,7 @@ enum WantedMemory {
 
 impl Wanted {
     /// # Errors
-    /// EOPNOTSUPP: an unknown bit, a DMA handle. EINVAL: what is given does not go together.
+    /// EOPNOTSUPP: an unknown bit. ENOENT: a DMA handle or buffer that does not exist. EINVAL: what is given does not go together.
     fn of(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> Result<Wanted, Errno> {
         let nothing = ibv_mr_init_attr {
             length: 0,
@@ -87,10 +93,9 @@ impl Wanted {
         };
         let mask = attr.beginning(offset_of!(ibv_mr_init_attr, iova), nothing)?.comp_mask;
         let given = |bits: u64| mask & bits != 0;
-        if given(!MASK_KNOWN | MASK_DMAH) {
+        if given(!MASK_KNOWN) {
             return Err(NOT_SUPPORTED.because(|| {
-                let what = if given(MASK_DMAH) { "a DMA handle" } else { "bits that are not known" };
-                format!("ibv_reg_mr_ex refused: its comp_mask {mask:#x} has {what}")
+                format!("ibv_reg_mr_ex refused: its comp_mask {mask:#x} has bits that are not known")
             }));
         }
         let mismatched = |what: &str| INVALID.because(|| format!("ibv_reg_mr_ex refused: {what}"));
@@ -98,36 +103,29 @@ impl Wanted {
             if given(MASK_ADDR | MASK_BUF) || !given(MASK_FD_OFFSET) || !given(MASK_IOVA) {
                 return Err(mismatched("a DMA-buf needs an offset and an iova, and has no address"));
             }
-            let attr = attr.beginning(offset_of!(ibv_mr_init_attr, dmah), nothing)?;
-            return Ok(Wanted {
-                memory: WantedMemory::File { descriptor: attr.fd, offset: attr.fd_offset },
-                length: attr.length,
-                iova: Some(attr.iova),
-                access: attr.access as c_uint,
-            });
-        }
-        if !given(MASK_ADDR) || given(MASK_FD_OFFSET) {
+        } else if !given(MASK_ADDR) || given(MASK_FD_OFFSET) {
             return Err(mismatched("memory needs an address, and has no descriptor and no offset"));
         }
-        let bytes =
-            if given(MASK_BUF) { size_of::<ibv_mr_init_attr>() } else { offset_of!(ibv_mr_init_attr, fd) };
-        let attr = attr.beginning(bytes, nothing)?;
+        let attr = attr.beginning(length_of(mask), nothing)?;
+        let access = attr.access as c_uint;
+        let dma_handle = if given(MASK_DMAH) { Some(dma_handle_for(pd, attr.dmah, access)?) } else { None };
+        let iova = given(MASK_IOVA).then_some(attr.iova);
+        if given(MASK_FD) {
+            let memory = WantedMemory::File { descriptor: attr.fd, offset: attr.fd_offset };
+            return Ok(Wanted { memory, length: attr.length, iova, access, dma_handle });
+        }
         if given(MASK_BUF) {
             live::<Buffer>(attr.buf)?.check_registration(pd, attr.addr, attr.length)?;
         }
-        Ok(Wanted {
-            memory: WantedMemory::At(attr.addr),
-            length: attr.length,
-            iova: given(MASK_IOVA).then_some(attr.iova),
-            access: attr.access as c_uint,
-        })
+        let memory = WantedMemory::At(attr.addr);
+        Ok(Wanted { memory, length: attr.length, iova, access, dma_handle })
     }
-}
 
-pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || {
-        let Wanted { memory, length, iova, access } = Wanted::of(pd, attr)?;
-        let addr = match memory {
+    /// # Errors
+    /// Those of [`register`] and [`register_file`].
+    fn register(&self, pd: *mut ibv_pd) -> Result<*mut ibv_mr, Errno> {
+        let &Wanted { ref memory, length, iova, access, .. } = self;
+        let addr = match *memory {
             WantedMemory::At(addr) => addr,
             WantedMemory::File { descriptor, offset } => {
                 let range = FileRange { descriptor, offset, length };
@@ -137,6 +135,45 @@ pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init
         // SAFETY: the program that calls `ibv_reg_mr_ex` keeps the memory mapped until it deregisters it.
         let memory = unsafe { Lasting::new(addr) };
         register(pd, memory, length, iova.unwrap_or_else(|| own_iova(memory, access)), access)
+    }
+}
+
+/// Bytes of the structure that are there if these members are given.
+fn length_of(mask: u64) -> usize {
+    if mask & MASK_BUF != 0 {
+        size_of::<ibv_mr_init_attr>()
+    } else if mask & MASK_DMAH != 0 {
+        offset_of!(ibv_mr_init_attr, buf)
+    } else if mask & MASK_FD != 0 {
+        offset_of!(ibv_mr_init_attr, dmah)
+    } else {
+        offset_of!(ibv_mr_init_attr, fd)
+    }
+}
+
+/// The DMA handle of a region in a domain.
+///
+/// # Errors
+/// ENOENT: there is none. EINVAL: it is another device's, or the region is on demand, which Linux refuses too.
+fn dma_handle_for(pd: *mut ibv_pd, dmah: *mut ibv_dmah, access: c_uint) -> Result<Arc<Dmah>, Errno> {
+    let dma_handle = live::<Dmah>(dmah)?;
+    live::<Pd>(pd)?.context()?.check_device("DMA handle", &*dma_handle.context()?)?;
+    if access & Access::ON_DEMAND.bits() != 0 {
+        return Err(INVALID.because(|| {
+            "ibv_reg_mr_ex refused: a region that is paged on demand has no DMA handle".to_owned()
+        }));
+    }
+    Ok(dma_handle)
+}
+
+pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> *mut ibv_mr {
+    pointer_about(About::on(pd), || {
+        let wanted = Wanted::of(pd, attr)?;
+        let region = wanted.register(pd)?;
+        if let Some(dma_handle) = &wanted.dma_handle {
+            live::<Mr>(region)?.keep_dma_handle(dma_handle);
+        }
+        Ok(region)
     })
 }
 

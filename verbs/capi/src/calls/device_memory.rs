@@ -1,6 +1,7 @@
 //! Device memory: allocated from the device, copied to and from by calls, registered for peers.
 
 use std::ffi::{c_int, c_uint};
+use std::os::fd::IntoRawFd;
 use std::ptr;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::ground::arguments::{Bytes, In, OutBytes, Trusted};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, take_back};
-use crate::ground::outcome::{pointer_about, status_of, value};
+use crate::ground::outcome::{number_of, pointer_about, status_of, value};
 use crate::ground::refusal::check_mask;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
@@ -73,6 +74,12 @@ pub(crate) extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
             take_back::<Dm>(dm);
         }
     });
+}
+
+/// A descriptor of a file that has the memory's bytes: for `ibv_reg_dmabuf_mr` of this library's devices and for
+/// mmap(2). It is no DMA-buf that drivers of other devices know.
+pub(crate) extern "C" fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
+    number_of(About::on(dm), || Ok(live::<Dm>(dm)?.memory().export()?.into_raw_fd()))
 }
 
 /// Remote addresses of the region count from 0.

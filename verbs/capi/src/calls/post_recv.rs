@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use pumice_transport::types::RecvRequest;
 
-use crate::ground::abi::{ibv_qp, ibv_recv_wr, ibv_srq};
+use crate::ground::abi::{ibv_qp, ibv_recv_wr, ibv_srq, ibv_wq};
 use crate::ground::arguments::{Out, Trusted};
 use crate::ground::errno::Errno;
 use crate::ground::gate::About;
@@ -12,6 +12,7 @@ use crate::ground::outcome::data_path::status_or;
 use crate::ground::requests::Requests;
 use crate::objects::queue_pair::Qp;
 use crate::objects::shared_receive_queue::Srq;
+use crate::objects::work_queue::Wq;
 
 /// The first request of a list was refused.
 #[inline]
@@ -66,6 +67,21 @@ pub(crate) extern "C" fn post_srq_recv<'a>(
         || {
             let srq = srq.held::<Srq>().inspect_err(|_| refuse(list, bad_wr))?;
             post_list(list, bad_wr, |request| Ok(srq.hca().post_srq_recv(srq.handle(), request)?))
+        },
+    )
+}
+
+pub(crate) extern "C" fn post_wq_recv<'a>(
+    wq: Trusted<'_, ibv_wq>,
+    list: Requests<'a, ibv_recv_wr>,
+    bad_wr: Out<'_, Requests<'a, ibv_recv_wr>>,
+) -> c_int {
+    status_or(
+        About::of(wq.as_ptr()),
+        || refuse(list, bad_wr),
+        || {
+            let wq = wq.held::<Wq>()?;
+            post_list(list, bad_wr, |request| Ok(wq.hca().post_recv(wq.number(), request)?))
         },
     )
 }

@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use pumice_device::check::QpMade;
+use pumice_device::ethernet::Spread;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
 use pumice_transport::types::{LocalData, QpCapacity, QpType, SendOpcode, WR_OPCODES, WrInfo};
@@ -12,6 +13,7 @@ use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{capacity_from, capacity_to};
 use super::queue_pair_ex::fill_operations;
+use super::work_queue::spread_of;
 use crate::ground::abi::{
     QPT_XRC, ibv_context, ibv_pd, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_xrcd,
     ofed_qp_init_attr,
@@ -33,6 +35,7 @@ use crate::objects::protection_domain::Pd;
 use crate::objects::queue_pair::{Parts, Qp};
 use crate::objects::send_series::Series;
 use crate::objects::shared_receive_queue::Srq;
+use crate::objects::work_queue::IndirectionTable;
 use crate::objects::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
 
 fn qp_type(number: u32) -> Result<QpType, Errno> {
@@ -41,13 +44,9 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
         3 => Ok(QpType::Uc),
         4 => Ok(QpType::Ud),
         QPT_XRC => Ok(QpType::XrcDuplex),
+        8 => Ok(QpType::RawPacket),
         9 => Ok(QpType::XrcInitiator),
         10 => Ok(QpType::XrcTarget),
-        8 => Err(NOT_SUPPORTED.because(|| {
-            "IBV_QPT_RAW_PACKET is refused: there is no Ethernet below this device; use a queue pair of UD \
-             (IBV_QPT_UD) for datagrams"
-                .to_owned()
-        })),
         QPT_DRIVER => Err(NOT_SUPPORTED.because(|| {
             "IBV_QPT_DRIVER is refused: queue pairs of a vendor's own kind (DC of mlx5, SRD of efa) are only on \
              that vendor's adapters; use RC, or UD for datagrams (for example UCX_TLS=rc,ud, or \
@@ -67,6 +66,8 @@ struct Wanted {
     pd: *mut ibv_pd,
     xrcd: *mut ibv_xrcd,
     attributes: ibv_qp_init_attr,
+    /// The table over which frames are spread, and how.
+    spread: Option<(Arc<IndirectionTable>, Spread)>,
     /// `IBV_QP_EX_WITH_*`, if the `ibv_wr_*` calls are wanted.
     send_operations: Option<u64>,
 }
@@ -95,6 +96,11 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         ],
     )?;
     let domain = pd.as_ref().map(|pd| pd.handle());
+    let queue = |cq: Option<Arc<Cq>>| match &wanted.spread {
+        // It completes nothing itself.
+        Some((table, _)) => Some(table.cq()),
+        None => cq.map(|cq| cq.queue().handle()),
+    };
     let capacity = wanted_capacity(wanted, context.hca().limits().max_inline_data);
     let room = Room::<Qp>::new();
     let cookie = room.cookie();
@@ -102,8 +108,8 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let (number, capacity) = context.hca().create_qp(&QpInit {
         qp_type,
         pd: domain,
-        send_cq: send_cq.map(|cq| cq.queue().handle()),
-        recv_cq: recv_cq.map(|cq| cq.queue().handle()),
+        send_cq: queue(send_cq),
+        recv_cq: queue(recv_cq),
         srq: srq.map(|srq| srq.handle()),
         xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(|xrcd| xrcd.handle()),
         capacity,
@@ -111,6 +117,9 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         cookie,
     })?;
     context.own(Owned::QueuePair(number.value()));
+    if let Some((_, spread)) = &wanted.spread {
+        context.hca().spread(number, spread.clone())?;
+    }
     attributes.cap = capacity_to(&capacity);
 
     let mut c = structure(wanted, &attributes, number);
@@ -130,6 +139,7 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
             registration: None,
             series,
             _domain_use: pd.as_ref().and_then(|pd| pd.begin_use()),
+            _table_use: wanted.spread.as_ref().map(|(table, _)| table.begin_use()),
         },
     );
     let pointer = hand_out_shared(&room.fill(qp));
@@ -238,8 +248,14 @@ pub(crate) extern "C" fn ibv_create_qp(
         let domain = live::<Pd>(pd)?;
         let given = *init_attr.get()?;
         let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
-        let wanted =
-            Wanted { context: domain.context_pointer(), pd, xrcd, attributes: given, send_operations: None };
+        let wanted = Wanted {
+            context: domain.context_pointer(),
+            pd,
+            xrcd,
+            attributes: given,
+            spread: None,
+            send_operations: None,
+        };
         let (qp, granted) = create(&wanted)?;
         init_attr.get()?.cap = granted.cap;
         Ok(qp)
@@ -283,6 +299,7 @@ pub(crate) fn open_target(
             registration: Some(registration),
             series: None,
             _domain_use: None,
+            _table_use: None,
         },
     );
     Ok(hand_out_shared(&room.fill(qp)))
@@ -295,6 +312,9 @@ const XRC_RECV: u32 = 10;
 const MASK_PD: u32 = 1;
 const MASK_XRCD: u32 = 1 << 1;
 const MASK_CREATE_FLAGS: u32 = 1 << 2;
+const MASK_IND_TABLE: u32 = 1 << 4;
+const MASK_RX_HASH: u32 = 1 << 5;
+const MASK_SPREAD: u32 = MASK_IND_TABLE | MASK_RX_HASH;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 const MASK_KNOWN: u32 = (1 << 7) - 1;
 
@@ -340,6 +360,21 @@ fn check_operations(qp_type: QpType, operations: u64) -> Result<(), Errno> {
     Ok(())
 }
 
+/// The table and the hash of a queue pair that spreads its frames over work queues.
+///
+/// # Errors
+/// EINVAL: one without the other, or for queue pairs of another type. Those of [`spread_of`].
+fn spread(attributes: &ibv_qp_init_attr_ex) -> Result<(Arc<IndirectionTable>, Spread), Errno> {
+    let is_raw = matches!(qp_type(attributes.qp_type)?, QpType::RawPacket);
+    if !is_raw || attributes.comp_mask & MASK_SPREAD != MASK_SPREAD {
+        let what = "frames of raw packet queue pairs are spread, by a table and a hash";
+        return Err(INVALID.because(|| format!("ibv_create_qp_ex refused: {what}")));
+    }
+    let table = live::<IndirectionTable>(attributes.rwq_ind_tbl)?;
+    let spread = spread_of(&table, &attributes.rx_hash_conf)?;
+    Ok((table, spread))
+}
+
 pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_qp_init_attr_ex>,
@@ -349,9 +384,9 @@ pub(crate) extern "C" fn create_qp_ex(
         let mask = attributes.comp_mask;
         check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
-        // TSO, indirection tables and receive hashing are for raw packets, and so are most creation flags.
+        // TSO is for raw packets, and so are most creation flags.
         let kind = qp_type(attributes.qp_type)?;
-        let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS);
+        let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SPREAD | MASK_SEND_OPERATIONS);
         if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
             return Err(NOT_SUPPORTED.because(|| {
                 format!(
@@ -370,6 +405,7 @@ pub(crate) extern "C" fn create_qp_ex(
             }));
         }
         let given = |bit: u32| mask & bit != 0;
+        let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
         let wanted = Wanted {
             context,
             pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
@@ -383,6 +419,7 @@ pub(crate) extern "C" fn create_qp_ex(
                 qp_type: attributes.qp_type,
                 sq_sig_all: attributes.sq_sig_all,
             },
+            spread,
             send_operations: operations,
         };
         let (qp, granted) = create(&wanted)?;

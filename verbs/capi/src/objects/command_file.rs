@@ -23,6 +23,7 @@ use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owned {
     Window(u64),
+    Flow(u32),
     QueuePair(u32),
     Target(TargetRegistration),
     SharedReceiveQueue(u64),

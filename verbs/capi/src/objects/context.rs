@@ -149,6 +149,7 @@ impl Context {
             // What another context still uses stays, and goes with the adapter.
             let _ = match owned {
                 Owned::Window(handle) => hca.dealloc_mw(Handle::unpack(handle)),
+                Owned::Flow(id) => hca.destroy_flow(id),
                 Owned::QueuePair(number) => hca.destroy_qp(Qpn::new(number)),
                 Owned::Target(registration) => hca.close_target(registration),
                 Owned::SharedReceiveQueue(handle) => hca.destroy_srq(Handle::unpack(handle)),

@@ -7,6 +7,7 @@ use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionKeys;
 
 use super::context::Context;
+use super::dma_handle::Dmah;
 use super::pinned::Pinned;
 use super::protection_domain::Pd;
 use super::usage::Use;
@@ -21,6 +22,7 @@ pub(crate) struct Mr {
     handle: Handle,
     domain_use: Mutex<Option<Use>>,
     pinned: Mutex<Option<Pinned>>,
+    dma_handle_use: Mutex<Option<Use>>,
 }
 
 // SAFETY: the first field is the C structure.
@@ -59,6 +61,7 @@ impl Mr {
             handle: keys.handle,
             domain_use: Mutex::new(domain.begin_use()),
             pinned: Mutex::default(),
+            dma_handle_use: Mutex::default(),
         }
     }
 
@@ -69,6 +72,12 @@ impl Mr {
 
     pub(crate) const fn handle(&self) -> Handle {
         self.handle
+    }
+
+    /// It is registered with this DMA handle, which has to stay as long.
+    pub(crate) fn keep_dma_handle(&self, dma_handle: &Dmah) {
+        let mut place = self.dma_handle_use.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(dma_handle.begin_use());
     }
 
     /// Its context.

@@ -41,6 +41,8 @@ pub(crate) struct Parts {
     /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
     pub(crate) series: Option<Box<Turn<Series>>>,
     pub(crate) _domain_use: Option<Use>,
+    /// Of the table over which its frames are spread.
+    pub(crate) _table_use: Option<Use>,
 }
 
 // SAFETY: the first field begins with the C structure.
@@ -120,7 +122,8 @@ impl Qp {
         Context::of(self.context_pointer())
     }
 
-    fn context_pointer(&self) -> *mut ibv_context {
+    /// The program's pointer to its context.
+    pub(crate) fn context_pointer(&self) -> *mut ibv_context {
         shown!(self.c, qp_base.context)
     }
 

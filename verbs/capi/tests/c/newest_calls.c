@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "expect.h"
 #include <dlfcn.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 struct ibv_buf;
@@ -119,7 +120,7 @@ static void registration_by_a_list(void)
 		uint64_t mask;
 		int number;
 	} wrong[] = {
-		{0, EINVAL}, {IOVA, EINVAL}, {ADDR | FD_OFFSET, EINVAL}, {ADDR | DMAH, EOPNOTSUPP},
+		{0, EINVAL}, {IOVA, EINVAL}, {ADDR | FD_OFFSET, EINVAL}, {ADDR | DMAH, EINVAL},
 		{FD | FD_OFFSET, EINVAL}, {FD | IOVA, EINVAL}, {FD | FD_OFFSET | IOVA | ADDR, EINVAL}, {FD | FD_OFFSET | IOVA, EOPNOTSUPP},
 	};
 	wanted.fd = -1;
@@ -141,6 +142,68 @@ static void registration_by_a_list(void)
 	CLAIM(munmap(view, 8192) == 0 && close(file) == 0);
 }
 
+/* `struct ibv_dmah_init_attr`. */
+struct dmah_wanted {
+	uint32_t comp_mask, cpu_id;
+	uint8_t ph, tph_mem_type;
+};
+enum { CPU_ID = 1, PH = 2, MEM_TYPE = 4 };
+
+static void dma_handles(void)
+{
+	static const struct {
+		struct dmah_wanted wanted;
+		int number;
+	} wrong[] = {
+		{{0}, EINVAL}, {{PH, 0, 4, 0}, EINVAL}, {{PH | 8, 0, 0, 0}, EOPNOTSUPP},
+		{{CPU_ID | MEM_TYPE, 0, 0, 0}, EINVAL}, {{PH | CPU_ID, 0, 0, 0}, EINVAL}, {{PH | MEM_TYPE, 0, 0, 0}, EINVAL},
+		{{PH | CPU_ID | MEM_TYPE, 0, 0, 2}, EOPNOTSUPP}, {{PH | CPU_ID | MEM_TYPE, 0xffff, 0, 0}, EPERM},
+	};
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+		REFUSED(alloc_dmah(ctx, (void *)&wrong[i].wanted), wrong[i].number);
+	REFUSED(alloc_dmah(ctx, NULL), EINVAL);
+	REFUSED(alloc_dmah(NULL, (void *)&wrong[0].wanted), EINVAL);
+	FAILS(dealloc_dmah(NULL), EINVAL);
+	struct dmah_wanted hint = {.comp_mask = PH, .ph = 3};
+	struct dmah_wanted steering = {.comp_mask = PH | CPU_ID | MEM_TYPE, .cpu_id = (uint32_t)sched_getcpu(), .tph_mem_type = 1};
+	void *plain = alloc_dmah(ctx, &hint), *steered = alloc_dmah(ctx, &steering);
+	CLAIM(plain && steered && plain != steered && *(struct ibv_context **)plain == ctx);
+	struct mr_wanted wanted = {.length = 64, .access = RIGHTS, .comp_mask = ADDR | DMAH, .addr = memory + 8, .dmah = steered};
+	struct ibv_mr *region = reg_mr_ex(pd, &wanted);
+	CLAIM(region);
+	writes_to(region, (uintptr_t)(memory + 9), memory + 9);
+	FAILS(dealloc_dmah(steered), EBUSY);
+	FAILS(dealloc_dmah(plain), 0);
+	FAILS(dealloc_dmah(plain), ENOENT);
+	wanted.access |= IBV_ACCESS_ON_DEMAND;
+	REFUSED(reg_mr_ex(pd, &wanted), EINVAL);
+	wanted.access = RIGHTS;
+	wanted.dmah = plain;
+	REFUSED(reg_mr_ex(pd, &wanted), ENOENT);
+	FAILS(ibv_dereg_mr(region), 0);
+	FAILS(dealloc_dmah(steered), 0);
+}
+
+static void files_of_device_memory(void)
+{
+	struct ibv_alloc_dm_attr attr = {.length = 100};
+	struct ibv_dm *dm = ibv_alloc_dm(ctx, &attr);
+	CLAIM(dm && (errno = 0, export_dm(NULL)) == -1 && errno == EINVAL);
+	int file = export_dm(dm);
+	CLAIM(file >= 0 && (fcntl(file, F_GETFD) & FD_CLOEXEC));
+	uint64_t *view = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), word = 0x600df00d;
+	CLAIM(view != MAP_FAILED && !view[1]);
+	FAILS(ibv_memcpy_to_dm(dm, 8, &word, 8), 0);
+	CLAIM(view[1] == word);
+	/* Peers reach it by a registration of the file, and it stays when the memory is freed. */
+	struct ibv_mr *region = ibv_reg_dmabuf_mr(pd, 0, 100, 0x1000, file, RIGHTS);
+	CLAIM(region);
+	FAILS(ibv_free_dm(dm), 0);
+	writes_to(region, 0x1010, view + 2);
+	FAILS(ibv_dereg_mr(region), 0);
+	CLAIM(munmap(view, 4096) == 0 && close(file) == 0);
+}
+
 static void refusals(void)
 {
 	/* Of the first libibverbs, with other structures than today's: loaded programs hear that it is not supported. */
@@ -148,10 +211,7 @@ static void refusals(void)
 	CLAIM(first && first != dlvsym(RTLD_DEFAULT, "ibv_open_device", "IBVERBS_1.1"));
 	REFUSED(((void *(*)(void *))first)(ctx->device), EOPNOTSUPP);
 	/* Each by its own convention: an errno, a descriptor, an object, a negative errno. */
-	FAILS(dealloc_dmah(NULL), EOPNOTSUPP);
 	FAILS(counter_caps(ctx, NULL, 0), EOPNOTSUPP);
-	CLAIM((errno = 0, export_dm(NULL)) == -1 && errno == EOPNOTSUPP);
-	REFUSED(alloc_dmah(ctx, NULL), EOPNOTSUPP);
 	REFUSED(create_counter(ctx, NULL), EOPNOTSUPP);
 	FAILS(rq_depth(ctx, NULL, 0), -EOPNOTSUPP);
 }
@@ -166,14 +226,14 @@ static void types_of_queue_pairs(void)
 	struct ibv_qp_init_attr_ex *extended = (struct ibv_qp_init_attr_ex *)(pages + 4096 - offsetof(struct ibv_qp_init_attr_ex, xrcd));
 	for (int type = -1; type <= 0x101; type++) {
 		*wants = qp_wants((enum ibv_qp_type)type);
-		if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND)
+		if (type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND || type == IBV_QPT_RAW_PACKET)
 			continue;
-		int raw = type == IBV_QPT_RAW_PACKET || type == IBV_QPT_DRIVER;
-		REFUSED(ibv_create_qp(pd, wants), raw ? EOPNOTSUPP : EINVAL);
+		int driver = type == IBV_QPT_DRIVER;
+		REFUSED(ibv_create_qp(pd, wants), driver ? EOPNOTSUPP : EINVAL);
 		struct ibv_qp_init_attr_ex long_one = {.send_cq = cq, .recv_cq = cq, .cap = wants->cap, .qp_type = (enum ibv_qp_type)type,
 						       .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd};
 		memcpy(extended, &long_one, offsetof(struct ibv_qp_init_attr_ex, xrcd));
-		REFUSED(ibv_create_qp_ex(ctx, extended), raw ? EOPNOTSUPP : EINVAL);
+		REFUSED(ibv_create_qp_ex(ctx, extended), driver ? EOPNOTSUPP : EINVAL);
 	}
 	/* All bits ask for everything, and a program of before `rate_limit` has no place for that. */
 	struct ibv_qp_attr *attr = (struct ibv_qp_attr *)(pages + 4096 - offsetof(struct ibv_qp_attr, rate_limit));
@@ -187,6 +247,8 @@ int main(void)
 	a = pair(IBV_QPT_RC, &b);
 	buffers();
 	registration_by_a_list();
+	dma_handles();
+	files_of_device_memory();
 	refusals();
 	types_of_queue_pairs();
 	/* What the kernel is asked about by index is not this device. */

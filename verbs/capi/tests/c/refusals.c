@@ -83,7 +83,7 @@ static void sizes_and_rights(void)
 	wants = qp_wants(IBV_QPT_RC);
 	wants.send_cq = NULL;
 	REFUSED(ibv_create_qp(pd, &wants), EINVAL);
-	wants = qp_wants(IBV_QPT_RAW_PACKET);
+	wants = qp_wants(IBV_QPT_DRIVER);
 	REFUSED(ibv_create_qp(pd, &wants), EOPNOTSUPP);
 	wants = qp_wants(77);
 	REFUSED(ibv_create_qp(pd, &wants), EINVAL);
@@ -144,7 +144,8 @@ static void what_hardware_has(void)
 	struct ibv_cq_init_attr_ex tagged = {.cqe = 4, .wc_flags = IBV_WC_EX_WITH_FLOW_TAG};
 	struct ibv_flow_attr flow = {0};
 	struct ibv_counters_init_attr counters = {0};
-	struct ibv_wq_init_attr wq = {.pd = pd, .cq = cq, .max_wr = 1, .max_sge = 1};
+	struct ibv_wq_init_attr wq = {
+		.pd = pd, .cq = cq, .max_wr = 1, .max_sge = 1, .comp_mask = IBV_WQ_INIT_ATTR_FLAGS, .create_flags = IBV_WQ_FLAGS_CVLAN_STRIPPING};
 	struct ibv_rwq_ind_table_init_attr table = {0};
 	struct ibv_qp_rate_limit_attr rate = {0};
 	struct ibv_ops_wr tag_operation = {0}, *bad_operation;
@@ -161,10 +162,10 @@ static void what_hardware_has(void)
 	struct ibv_srq *srq = ibv_create_srq(pd, &plain);
 	CLAIM(qp && srq);
 	REFUSED(ibv_create_cq_ex(ctx, &tagged), EOPNOTSUPP);
-	REFUSED(ibv_create_flow(qp, &flow), EOPNOTSUPP);
+	REFUSED(ibv_create_flow(qp, &flow), EINVAL);
 	REFUSED(ibv_create_counters(ctx, &counters), EOPNOTSUPP);
 	REFUSED(ibv_create_wq(ctx, &wq), EOPNOTSUPP);
-	REFUSED(ibv_create_rwq_ind_table(ctx, &table), EOPNOTSUPP);
+	REFUSED(ibv_create_rwq_ind_table(ctx, &table), EINVAL);
 	REFUSED(ibv_create_srq_ex(ctx, &tags), EOPNOTSUPP);
 	FAILS(ibv_modify_qp_rate_limit(qp, &rate), EOPNOTSUPP);
 	FAILS(ibv_post_srq_ops(srq, &tag_operation, &bad_operation), EOPNOTSUPP);

@@ -3,7 +3,9 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{ibv_buf, ibv_comp_channel, ibv_cq, ibv_mr, ibv_pd, ibv_srq, ibv_td, ibv_xrcd};
+use super::{
+    ibv_buf, ibv_comp_channel, ibv_cq, ibv_dmah, ibv_mr, ibv_pd, ibv_rwq_ind_table, ibv_srq, ibv_td, ibv_xrcd,
+};
 
 /// A GID; a C union of 16 bytes and two 64-bit words, hence the alignment.
 #[derive(Clone, Copy, Default)]
@@ -80,7 +82,7 @@ pub(crate) struct ibv_qp_init_attr_ex {
     pub(crate) xrcd: *mut ibv_xrcd,
     pub(crate) create_flags: u32,
     pub(crate) max_tso_header: u16,
-    pub(crate) rwq_ind_tbl: *mut c_void,
+    pub(crate) rwq_ind_tbl: *mut ibv_rwq_ind_table,
     pub(crate) rx_hash_conf: ibv_rx_hash_conf,
     pub(crate) source_qpn: u32,
     pub(crate) send_ops_flags: u64,
@@ -346,6 +348,15 @@ pub(crate) struct ibv_alloc_dm_attr {
     pub(crate) comp_mask: u32,
 }
 
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ibv_dmah_init_attr {
+    pub(crate) comp_mask: u32,
+    pub(crate) cpu_id: u32,
+    pub(crate) ph: u8,
+    pub(crate) tph_mem_type: u8,
+}
+
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct ibv_mr_init_attr {
@@ -356,7 +367,7 @@ pub(crate) struct ibv_mr_init_attr {
     pub(crate) addr: *mut c_void,
     pub(crate) fd: c_int,
     pub(crate) fd_offset: u64,
-    pub(crate) dmah: *mut c_void,
+    pub(crate) dmah: *mut ibv_dmah,
     pub(crate) buf: *mut ibv_buf,
 }
 

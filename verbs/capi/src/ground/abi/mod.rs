@@ -6,6 +6,7 @@
 mod attributes;
 mod connection;
 mod device;
+mod flow;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 mod layout;
 mod objects;
@@ -16,6 +17,7 @@ mod work;
 pub(crate) use attributes::*;
 pub(crate) use connection::*;
 pub(crate) use device::*;
+pub(crate) use flow::*;
 pub(crate) use objects::*;
 pub(crate) use ofed::*;
 pub(crate) use operation::*;

@@ -172,6 +172,11 @@ pub(crate) struct ibv_dm {
 }
 
 #[repr(C)]
+pub(crate) struct ibv_dmah {
+    pub(crate) context: *mut ibv_context,
+}
+
+#[repr(C)]
 pub(crate) struct ibv_td {
     pub(crate) context: *mut ibv_context,
 }

@@ -1,0 +1,97 @@
+//! Raw packet queue pairs and the flow rules that steer frames to them.
+
+use pumice_transport::types::QpType;
+use pumice_transport::wire::Qpn;
+
+use super::{Hca, HcaError};
+use crate::engine::Engine;
+use crate::ethernet::{Ethernet, FlowRule, Spread};
+use crate::ground::error::ResourceError;
+use crate::port::{FrameWire, PacketSocket, PacketSocketError};
+
+impl Hca {
+    /// Adds a rule: what fits it comes to this raw packet queue pair. The result names the rule.
+    ///
+    /// # Errors
+    /// `Invalid`: the queue pair is of another type, or the device has no such port. `NotSupported`: UD.
+    /// `NoMemory`: the process has too many rules.
+    pub fn create_flow(&self, qpn: Qpn, rule: FlowRule) -> Result<u32, HcaError> {
+        let id = {
+            let mut engine = self.core.lock();
+            match engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })? {
+                QpType::RawPacket => {}
+                QpType::Ud => {
+                    let what = "flow rules are for raw packet queue pairs, and this one is UD";
+                    return Err(ResourceError::not_supported(what).into());
+                }
+                other => {
+                    let what = format!(
+                        "flow rules are for raw packet queue pairs, and this one is {}",
+                        other.name()
+                    );
+                    return Err(ResourceError::invalid(what).into());
+                }
+            }
+            engine.resources.ports.require(rule.port_num)?;
+            engine.resources.require_ethernet()?.add(qpn, rule)?
+        };
+        // The background thread may sleep until something arrives where it has looked so far.
+        self.core.handover.armed();
+        Ok(id)
+    }
+
+    /// Takes a rule away.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn destroy_flow(&self, id: u32) -> Result<(), HcaError> {
+        Ok(self.core.lock().resources.require_ethernet()?.remove(id)?)
+    }
+
+    /// The frames of a raw packet queue pair go to others from now on, which must stay as long as it does.
+    ///
+    /// # Errors
+    /// The queue pair is of another type.
+    pub fn spread(&self, qpn: Qpn, spread: Spread) -> Result<(), HcaError> {
+        let mut engine = self.core.lock();
+        if engine.queue_pair_type(qpn) != Some(QpType::RawPacket) {
+            return Err(ResourceError::invalid("only frames of raw packet queue pairs are spread").into());
+        }
+        engine.resources.require_ethernet()?.spread(qpn, spread);
+        Ok(())
+    }
+
+    /// Opens the ways to the interfaces of the ports, unless they are open.
+    ///
+    /// # Errors
+    /// `NotSupported`: the device has no interface, or one without Ethernet frames. EPERM: the process has no
+    /// right to raw packets.
+    pub(super) fn join_ethernet(&self, engine: &mut Engine) -> Result<(), ResourceError> {
+        if engine.resources.ethernet.is_some() {
+            return Ok(());
+        }
+        if self.core.clock.is_virtual() {
+            return Err(ResourceError::not_supported("a simulated network has no raw packets"));
+        }
+        let mut wires: Vec<(u8, Box<dyn FrameWire>)> = Vec::new();
+        for port_num in 1..=self.port_count {
+            let port = engine.resources.ports.require(port_num)?;
+            let index = port.gids.iter().map(|(_, entry)| entry.interface_index).find(|index| *index != 0);
+            let missing = || ResourceError::not_supported(format!("port {port_num} has no interface"));
+            let socket = PacketSocket::open(index.ok_or_else(missing)?).map_err(refused)?;
+            wires.push((port_num, Box::new(socket)));
+        }
+        engine.resources.ethernet = Some(Box::new(Ethernet::new(wires)));
+        Ok(())
+    }
+}
+
+/// What a program hears of a packet socket that is not to be had.
+fn refused(error: PacketSocketError) -> ResourceError {
+    let errno = match &error {
+        PacketSocketError::NotPermitted => libc::EPERM,
+        PacketSocketError::NotEthernet(_) => return ResourceError::not_supported(error.to_string()),
+        PacketSocketError::Socket { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+    };
+    ResourceError::Refused { what: error.to_string().into(), errno }
+}

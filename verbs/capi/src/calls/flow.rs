@@ -1,0 +1,188 @@
+//! Flow rules (`ibv_create_flow`): which Ethernet frames come to a raw packet queue pair.
+
+use std::ffi::c_int;
+use std::mem::offset_of;
+
+use pumice_device::ethernet::{FlowAction, FlowKind, FlowMatch, FlowRule, Header};
+
+use crate::ground::abi::{
+    ibv_flow, ibv_flow_attr, ibv_flow_eth_filter, ibv_flow_ipv4_ext_filter, ibv_flow_ipv4_filter,
+    ibv_flow_ipv6_filter, ibv_flow_spec_action_drop, ibv_flow_spec_eth, ibv_flow_spec_ipv4,
+    ibv_flow_spec_ipv4_ext, ibv_flow_spec_ipv6, ibv_flow_spec_tcp_udp, ibv_flow_tcp_udp_filter, ibv_qp,
+};
+use crate::ground::arguments::Bytes;
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
+use crate::ground::handles::{hand_out, live, take_back};
+use crate::ground::outcome::{pointer_about, status_of};
+use crate::ground::refusal::check_mask;
+use crate::objects::command_file::Owned;
+use crate::objects::flow::Flow;
+use crate::objects::queue_pair::Qp;
+
+/// `IBV_FLOW_ATTR_FLAGS_*`: what this process sends comes back to its own rules in any case.
+const FLAG_ALLOW_LOOP_BACK: u32 = 1;
+const FLAG_DONT_TRAP: u32 = 1 << 1;
+const FLAG_EGRESS: u32 = 1 << 2;
+
+/// `IBV_FLOW_SPEC_ACTION_DROP`.
+const SPEC_DROP: u32 = 0x1001;
+/// `IBV_FLOW_SPEC_*` that this device does not have: ESP, tunnels, GRE, MPLS; tags, handles, counters.
+const SPECS_UNSERVED: [u32; 7] = [0x34, 0x50, 0x51, 0x60, 0x1000, 0x1002, 0x1003];
+/// `IBV_FLOW_SPEC_INNER`: a header inside of a tunnel.
+const SPEC_INNER: u32 = 0x100;
+
+/// A specification that compares the fields of a header.
+struct Spec {
+    /// `IBV_FLOW_SPEC_*`.
+    number: u32,
+    header: Header,
+    /// Of the whole structure.
+    bytes: usize,
+    value_at: usize,
+    mask_at: usize,
+    /// Of the fields.
+    field_bytes: usize,
+}
+
+macro_rules! spec {
+    ($number:literal, $header:ident, $spec:ident, $field_bytes:expr) => {
+        Spec {
+            number: $number,
+            header: Header::$header,
+            bytes: size_of::<$spec>(),
+            value_at: offset_of!($spec, val),
+            mask_at: offset_of!($spec, mask),
+            field_bytes: $field_bytes,
+        }
+    };
+}
+
+const SPECS: [Spec; 6] = [
+    spec!(0x20, Ethernet, ibv_flow_spec_eth, size_of::<ibv_flow_eth_filter>()),
+    spec!(0x30, Ipv4, ibv_flow_spec_ipv4, size_of::<ibv_flow_ipv4_filter>()),
+    spec!(0x32, Ipv4, ibv_flow_spec_ipv4_ext, size_of::<ibv_flow_ipv4_ext_filter>()),
+    // Without the byte that fills the structure up.
+    spec!(0x31, Ipv6, ibv_flow_spec_ipv6, offset_of!(ibv_flow_ipv6_filter, hop_limit) + 1),
+    spec!(0x40, Tcp, ibv_flow_spec_tcp_udp, size_of::<ibv_flow_tcp_udp_filter>()),
+    spec!(0x41, Udp, ibv_flow_spec_tcp_udp, size_of::<ibv_flow_tcp_udp_filter>()),
+];
+
+/// Bytes of what every specification begins with: its type and its size.
+const SPEC_HEADER_BYTES: usize = offset_of!(ibv_flow_spec_action_drop, size) + size_of::<u16>();
+
+fn refused(errno: Errno, why: String) -> Errno {
+    errno.because(|| format!("ibv_create_flow refused: {why}"))
+}
+
+/// The attributes, which specifications follow.
+fn attributes(given: Bytes<'_>) -> Result<ibv_flow_attr, Errno> {
+    let bytes = given.get(size_of::<ibv_flow_attr>())?;
+    let word =
+        |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|b| u32::from_ne_bytes(*b));
+    let half =
+        |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk()).map(|b| u16::from_ne_bytes(*b));
+    let byte = |at: usize| bytes.get(at).copied();
+    let read = || {
+        Some(ibv_flow_attr {
+            comp_mask: word(offset_of!(ibv_flow_attr, comp_mask))?,
+            r#type: word(offset_of!(ibv_flow_attr, r#type))?,
+            size: half(offset_of!(ibv_flow_attr, size))?,
+            priority: half(offset_of!(ibv_flow_attr, priority))?,
+            num_of_specs: byte(offset_of!(ibv_flow_attr, num_of_specs))?,
+            port: byte(offset_of!(ibv_flow_attr, port))?,
+            flags: word(offset_of!(ibv_flow_attr, flags))?,
+        })
+    };
+    read().ok_or(INVALID)
+}
+
+/// The rule that a program describes: attributes, with specifications one after the other behind them.
+///
+/// # Errors
+/// EOPNOTSUPP: what this device does not compare or do. EINVAL: what does not make sense.
+fn rule(given: Bytes<'_>) -> Result<FlowRule, Errno> {
+    let attributes = attributes(given)?;
+    check_mask("ibv_create_flow", attributes.comp_mask, 0)?;
+    let flags = attributes.flags;
+    if flags & FLAG_EGRESS != 0 {
+        return Err(refused(NOT_SUPPORTED, "rules are for frames that arrive".to_owned()));
+    }
+    if flags & !(FLAG_ALLOW_LOOP_BACK | FLAG_DONT_TRAP) != 0 {
+        return Err(refused(INVALID, format!("flags {flags:#x} have bits without meaning")));
+    }
+    let kind = match attributes.r#type {
+        0 => FlowKind::Normal,
+        1 => FlowKind::AllDefault,
+        2 => FlowKind::MulticastDefault,
+        3 => FlowKind::Sniffer,
+        other => return Err(refused(INVALID, format!("there is no type {other} of rules"))),
+    };
+    let mut rule = FlowRule {
+        kind,
+        priority: attributes.priority,
+        port_num: attributes.port,
+        matches: Vec::new(),
+        action: FlowAction::Deliver,
+        lets_through: flags & FLAG_DONT_TRAP != 0,
+    };
+    let mut at = size_of::<ibv_flow_attr>();
+    for _ in 0..attributes.num_of_specs {
+        at = add_spec(&mut rule, given, at)?;
+    }
+    Ok(rule)
+}
+
+/// Adds the specification at an offset to the rule: the offset behind it.
+fn add_spec(rule: &mut FlowRule, given: Bytes<'_>, at: usize) -> Result<usize, Errno> {
+    let beginning = given.get(at + SPEC_HEADER_BYTES)?.get(at..).unwrap_or_default();
+    let [t0, t1, t2, t3, s0, s1] = *beginning else { return Err(INVALID) };
+    let (number, bytes) = (u32::from_ne_bytes([t0, t1, t2, t3]), usize::from(u16::from_ne_bytes([s0, s1])));
+    let check_size = |expected: usize| {
+        if bytes == expected {
+            return Ok(());
+        }
+        Err(refused(INVALID, format!("specification {number:#x} has {bytes} bytes instead of {expected}")))
+    };
+    if number == SPEC_DROP {
+        check_size(size_of::<ibv_flow_spec_action_drop>())?;
+        rule.action = FlowAction::Drop;
+        return Ok(at + bytes);
+    }
+    let Some(spec) = SPECS.iter().find(|spec| spec.number == number) else {
+        let known = SPECS_UNSERVED.contains(&(number & !SPEC_INNER))
+            || SPECS.iter().any(|spec| spec.number | SPEC_INNER == number);
+        let errno = if known { NOT_SUPPORTED } else { INVALID };
+        return Err(refused(errno, format!("this device has no specification {number:#x}")));
+    };
+    check_size(spec.bytes)?;
+    let whole = given.get(at + bytes)?.get(at..).unwrap_or_default();
+    let part = |from: usize| whole.get(from..from + spec.field_bytes).map(Box::from).ok_or(INVALID);
+    rule.matches.push(FlowMatch {
+        header: spec.header,
+        value: part(spec.value_at)?,
+        mask: part(spec.mask_at)?,
+    });
+    Ok(at + bytes)
+}
+
+pub(crate) extern "C" fn create_flow(qp: *mut ibv_qp, flow_attr: Bytes<'_>) -> *mut ibv_flow {
+    pointer_about(Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        let context = held.context()?;
+        let id = context.hca().create_flow(held.number(), rule(flow_attr)?)?;
+        context.own(Owned::Flow(id));
+        Ok(hand_out(Flow::new(held.context_pointer(), id)))
+    })
+}
+
+pub(crate) extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
+    status_of(About::of(flow), || {
+        let held = live::<Flow>(flow)?;
+        let context = held.context()?;
+        context.hca().destroy_flow(held.id())?;
+        context.disown(Owned::Flow(held.id()));
+        take_back::<Flow>(flow);
+        Ok(())
+    })
+}
