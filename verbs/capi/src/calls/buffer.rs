@@ -157,7 +157,7 @@ fn length_of(mask: u64) -> usize {
 /// ENOENT: there is none. EINVAL: it is another device's, or the region is on demand, which Linux refuses too.
 fn dma_handle_for(pd: *mut ibv_pd, dmah: *mut ibv_dmah, access: c_uint) -> Result<Arc<Dmah>, Errno> {
     let dma_handle = live::<Dmah>(dmah)?;
-    live::<Pd>(pd)?.context()?.check_device("DMA handle", &*dma_handle.context()?)?;
+    live::<Pd>(pd)?.context()?.check_same("DMA handle", &*dma_handle.context()?)?;
     if access & Access::ON_DEMAND.bits() != 0 {
         return Err(INVALID.because(|| {
             "ibv_reg_mr_ex refused: a region that is paged on demand has no DMA handle".to_owned()

@@ -46,8 +46,8 @@ pub(crate) extern "C" fn create_wq(
             return Err(INVALID.because(|| format!("there is no work queue type {}", attributes.wq_type)));
         }
         let (domain, cq) = (live::<Pd>(attributes.pd)?, live::<Cq>(attributes.cq)?);
-        open.check_device("protection domain", &*domain.context()?)?;
-        open.check_device("completion queue", &*cq.context()?)?;
+        open.check_same("protection domain", &*domain.context()?)?;
+        open.check_same("completion queue", &*cq.context()?)?;
         let cq = cq.queue().handle();
         let (number, capacity) = open.hca().create_qp(&QpInit {
             qp_type: QpType::RawPacket,
@@ -154,7 +154,7 @@ pub(crate) extern "C" fn create_rwq_ind_table(
         let queues = list.get(1 << attributes.log_ind_tbl_size)?.iter().map(|wq| live::<Wq>(*wq));
         let queues = queues.collect::<Result<Vec<_>, Errno>>()?;
         for queue in &queues {
-            open.check_device("work queue", &*queue.context()?)?;
+            open.check_same("work queue", &*queue.context()?)?;
         }
         Ok(hand_out(IndirectionTable::new(context, &queues).ok_or(INVALID)?))
     })

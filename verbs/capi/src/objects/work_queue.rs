@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
+use pumice_device::system::lineage::Generation;
 use pumice_transport::wire::Qpn;
 
 use super::context::Context;
 use super::usage::{Usage, Use};
 use crate::ground::abi::{ibv_context, ibv_rwq_ind_table, ibv_wq};
 use crate::ground::errno::Errno;
-use crate::ground::handles::{Held, Identity, Listed, Shown, show, shown};
+use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, show, shown};
 
 /// A receive work queue.
 #[repr(C)]
@@ -22,6 +23,7 @@ pub(crate) struct Wq {
     /// Its completion queue.
     cq: Handle,
     usage: Usage,
+    generation: Generation,
 }
 
 // SAFETY: the first field is the C structure.
@@ -37,9 +39,17 @@ impl Listed for Wq {
     }
 }
 
+impl OfProcess for Wq {
+    #[inline]
+    fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
 impl Wq {
     pub(crate) fn new(c: ibv_wq, hca: Arc<Hca>, number: Qpn, cq: Handle) -> Wq {
-        Wq { c: Shown::new(c), hca, number, cq, usage: Usage::default() }
+        let generation = Generation::own();
+        Wq { c: Shown::new(c), hca, number, cq, usage: Usage::default(), generation }
     }
 
     pub(crate) const fn hca(&self) -> &Arc<Hca> {
