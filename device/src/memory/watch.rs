@@ -406,7 +406,8 @@ mod tests {
         drop(watches);
         assert!(!change(at(0)..at(200), at(0)..at(200)));
         let again: Vec<Watch> = (0..200).map(|n| Watch::new(at(n), 0x1000)).collect();
-        assert!(groups().count() <= before + 1);
+        // Without those, four would be added.
+        assert!(groups().count() < before + 4);
         let guard = FaultGuard::new();
         assert!(again.iter().all(|watch| enter(&guard, Some(watch.watched()), at(0), 1) == Presence::There));
     }
