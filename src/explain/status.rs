@@ -32,7 +32,7 @@ pub(super) const STATUSES: &[Entry] = &[
         causes: &[
             "The receive buffer is smaller than the message that the peer sends.",
             "A datagram (UD) is longer than the path MTU.",
-            "The receive buffer of a datagram has no room for the 40 bytes of the GRH in front of it.",
+            "A receive of a shared queue has no room for the 40 bytes in front of a datagram (GRH).",
             "The two ends of a connection were given different path MTUs.",
         ],
         look_at: &[
@@ -46,11 +46,11 @@ pub(super) const STATUSES: &[Entry] = &[
         number: Some(2),
         meaning: "The queue pair could not carry out the request although the request itself was accepted.",
         causes: &[
-            "The operation does not fit the queue pair: an atomic or a READ although max_rd_atomic is 0.",
+            "The operation does not fit the queue pair: an atomic or a READ on UC, a bind on UD.",
             "A key was to be invalidated that cannot be invalidated by a queue pair.",
             "A receive request names more elements or other memory than the message can use.",
         ],
-        look_at: &["max_rd_atomic of this queue pair and max_dest_rd_atomic of the peer's.", LOG],
+        look_at: &["Which operations its transport has: RC has all of them.", LOG],
     },
     unused("LOC_EEC_OP_ERR", 3, "An end-to-end context could not carry out the request."),
     Entry {

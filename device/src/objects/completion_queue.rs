@@ -208,8 +208,8 @@ impl CompletionQueue {
         if self.shuffled { self.shuffled_most_of(asked) } else { asked }
     }
 
-    /// Whether the batch of a program that takes one completion after the other ends here, though there may be
-    /// more: never, unless the schedule is shuffled.
+    /// Whether the batch of a program that takes one completion after the other ends here, though there may
+    /// be more: never, unless the schedule is shuffled.
     #[inline]
     pub fn ends_batch(&self) -> bool {
         self.shuffled && self.shuffled_ends_batch()

@@ -168,8 +168,8 @@ impl HeldCompletions {
         1 + random.below(asked as u64) as usize
     }
 
-    /// Whether the batch of a program that takes one completion after the other ends here, though there may be
-    /// more. Once at a place: a program may ask for the next one again and again, and is to find it.
+    /// Whether the batch of a program that takes one completion after the other ends here, though there may
+    /// be more. Once at a place: a program may ask for the next one again and again, and is to find it.
     pub(super) fn ends_batch(&mut self, whole: bool) -> bool {
         let ends = self.ended_after != self.taken && self.most_of(2, whole) < 2;
         if ends {

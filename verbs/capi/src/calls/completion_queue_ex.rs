@@ -25,8 +25,8 @@ use crate::objects::protection_domain::Pd;
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS` and `..._MASK_PD`.
 const MASK_FLAGS: u32 = 1;
 const MASK_PD: u32 = 1 << 1;
-/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`: a promise of the program, which `pumice check` looks at. The locks of a
-/// queue are taken in any case, because the device's own threads add to it.
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`: a promise of the program, which `pumice check` looks at. The locks
+/// of a queue are taken in any case, because the device's own threads add to it.
 const SINGLE_THREADED: u32 = 1;
 /// `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
 const IGNORE_OVERRUN: u32 = 1 << 1;

@@ -48,8 +48,8 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
         9 => Ok(QpType::XrcInitiator),
         10 => Ok(QpType::XrcTarget),
         QPT_DRIVER => Err(NOT_SUPPORTED.because(|| {
-            "IBV_QPT_DRIVER is refused: queue pairs of a vendor's own kind (DC of mlx5, SRD of efa) are only on \
-             that vendor's adapters; use RC, or UD for datagrams (for example UCX_TLS=rc,ud, or \
+            "IBV_QPT_DRIVER is refused: queue pairs of a vendor's own kind (DC of mlx5, SRD of efa) are only \
+             on that vendor's adapters; use RC, or UD for datagrams (for example UCX_TLS=rc,ud, or \
              FI_PROVIDER=verbs of libfabric)"
                 .to_owned()
         })),
@@ -329,9 +329,9 @@ fn sends_words(operations: u64) -> bool {
     WR_OPCODES.iter().any(|info| info.data == LocalData::SentWord && operations & info.extended_flag != 0)
 }
 
-/// Checks that a type of queue pairs has all of the operations (`IBV_QP_EX_WITH_*`). As on adapters, a set that
-/// a program asks for may have SEND_WITH_INV on UC (ibv_wr_post(3) lists it): no packet of UC can carry it, so
-/// such a request ends with LOC_QP_OP_ERR.
+/// Checks that a type of queue pairs has all of the operations (`IBV_QP_EX_WITH_*`). As on adapters, a set
+/// that a program asks for may have SEND_WITH_INV on UC (ibv_wr_post(3) lists it): no packet of UC can carry
+/// it, so such a request ends with LOC_QP_OP_ERR.
 ///
 /// # Errors
 /// EOPNOTSUPP: it has not, or no queue pair of this device has; TSO, for example.

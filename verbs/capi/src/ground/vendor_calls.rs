@@ -48,7 +48,8 @@ pub(crate) fn sentence(call: &str) -> Option<String> {
     let (_, adapters) = VENDORS.iter().find(|(prefix, _)| call.starts_with(prefix))?;
     let (_, instead) = INSTEAD.iter().find(|(part, _)| call.contains(part))?;
     Some(format!(
-        "{call} is refused with EOPNOTSUPP: only {adapters} adapters have it, and this device is none; {instead}"
+        "{call} is refused with EOPNOTSUPP: only {adapters} adapters have it, and this device is none; \
+         {instead}"
     ))
 }
 

@@ -79,8 +79,8 @@ impl Context {
                 return format!("the {object} is on {}, and this is {}", other.name(), own.name());
             }
             format!(
-                "the {object} is of another context of {}: what is used together must be made on one context; \
-                 open the device once, or import it with ibv_import_device",
+                "the {object} is of another context of {}: what is used together must be made on one \
+                 context; open the device once, or import it with ibv_import_device",
                 own.name()
             )
         }))

@@ -35,8 +35,8 @@ thread_local! {
     static TOLD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether the program has destroyed the object at this address, which it gives to a call. The checker is told
-/// once for each call.
+/// Whether the program has destroyed the object at this address, which it gives to a call. The checker is
+/// told once for each call.
 pub(crate) fn is_gone(call: &str, address: usize) -> bool {
     let is_told = TOLD.try_with(Cell::get).is_ok_and(|told| told == address);
     let mut is_gone = false;
