@@ -204,8 +204,8 @@ pub trait Host {
     /// The window or region is wrong or in the wrong state.
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError>;
 
-    /// Sends an Ethernet frame of `length_bytes` bytes. What the network has no room for is lost, as it may be
-    /// anywhere on its way. A host without Ethernet makes no raw packet queue pairs.
+    /// Sends an Ethernet frame of `length_bytes` bytes. What the network has no room for is lost, as it may
+    /// be anywhere on its way. A host without Ethernet makes no raw packet queue pairs.
     ///
     /// # Errors
     /// It cannot be a frame here, or cannot be read.

@@ -40,8 +40,8 @@ impl Engine {
         true
     }
 
-    /// What to poll(2) for readability. Changes when multicast groups are joined and left, and when raw packet
-    /// queue pairs are made and destroyed.
+    /// What to poll(2) for readability. Changes when multicast groups are joined and left, and when raw
+    /// packet queue pairs are made and destroyed.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         let mut all = self.port.descriptors();
         all.extend(self.resources.ethernet.iter().flat_map(|ethernet| ethernet.descriptors()));

@@ -17,8 +17,8 @@ pub enum Header {
     Udp,
 }
 
-/// A frame fits if it has the header, and its fields equal these where the mask has bits. Both have the fields
-/// as [`FrameFields`] has them; what is beyond their end counts as masked out.
+/// A frame fits if it has the header, and its fields equal these where the mask has bits. Both have the
+/// fields as [`FrameFields`] has them; what is beyond their end counts as masked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowMatch {
     /// Which header.

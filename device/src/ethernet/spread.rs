@@ -1,5 +1,5 @@
-//! Receive side scaling: the frames of a queue pair are spread over others by a hash of their addresses, so that the
-//! frames of one connection stay together.
+//! Receive side scaling: the frames of a queue pair are spread over others by a hash of their addresses, so
+//! that the frames of one connection stay together.
 
 use pumice_transport::wire::{FrameFields, Qpn};
 

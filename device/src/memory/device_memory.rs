@@ -1,5 +1,5 @@
-//! Memory of the device (`ibv_alloc_dm`): bytes that programs reach by copies, or through a file that they ask
-//! for, and peers through a registration.
+//! Memory of the device (`ibv_alloc_dm`): bytes that programs reach by copies, or through a file that they
+//! ask for, and peers through a registration.
 
 use std::fs::File;
 use std::io;

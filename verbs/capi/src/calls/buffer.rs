@@ -78,7 +78,8 @@ enum WantedMemory {
 
 impl Wanted {
     /// # Errors
-    /// EOPNOTSUPP: an unknown bit. ENOENT: a DMA handle or buffer that does not exist. EINVAL: what is given does not go together.
+    /// EOPNOTSUPP: an unknown bit. ENOENT: a DMA handle or buffer that does not exist. EINVAL: what is
+    /// given does not go together.
     fn of(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> Result<Wanted, Errno> {
         let nothing = ibv_mr_init_attr {
             length: 0,
@@ -154,7 +155,8 @@ fn length_of(mask: u64) -> usize {
 /// The DMA handle of a region in a domain.
 ///
 /// # Errors
-/// ENOENT: there is none. EINVAL: it is another device's, or the region is on demand, which Linux refuses too.
+/// ENOENT: there is none. EINVAL: it is another device's, or the region is on demand, which Linux refuses
+/// too.
 fn dma_handle_for(pd: *mut ibv_pd, dmah: *mut ibv_dmah, access: c_uint) -> Result<Arc<Dmah>, Errno> {
     let dma_handle = live::<Dmah>(dmah)?;
     live::<Pd>(pd)?.context()?.check_same("DMA handle", &*dma_handle.context()?)?;

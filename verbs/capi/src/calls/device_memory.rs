@@ -76,8 +76,8 @@ pub(crate) extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
     });
 }
 
-/// A descriptor of a file that has the memory's bytes: for `ibv_reg_dmabuf_mr` of this library's devices and for
-/// mmap(2). It is no DMA-buf that drivers of other devices know.
+/// A descriptor of a file that has the memory's bytes: for `ibv_reg_dmabuf_mr` of this library's devices
+/// and for mmap(2). It is no DMA-buf that drivers of other devices know.
 pub(crate) extern "C" fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
     number_of(About::on(dm), || Ok(live::<Dm>(dm)?.memory().export()?.into_raw_fd()))
 }

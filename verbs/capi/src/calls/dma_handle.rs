@@ -1,5 +1,5 @@
-//! DMA handles (`ibv_alloc_dmah`). What they ask for is checked as Linux and the provider that has them check it,
-//! and has no effect: the processor that moves this device's bytes knows its own caches.
+//! DMA handles (`ibv_alloc_dmah`). What they ask for is checked as Linux and the provider that has them
+//! check it, and has no effect: the processor that moves this device's bytes knows its own caches.
 
 use std::ffi::c_int;
 
@@ -29,8 +29,8 @@ const LARGEST_HINT: u8 = 3;
 const LARGEST_MEMORY_TYPE: u8 = 1;
 
 /// # Errors
-/// EINVAL: no hint, or one of more than two bits, or half of what makes a steering tag. EOPNOTSUPP: an unknown
-/// type of memory. EPERM: a processor that this thread may not run on.
+/// EINVAL: no hint, or one of more than two bits, or half of what makes a steering tag. EOPNOTSUPP: an
+/// unknown type of memory. EPERM: a processor that this thread may not run on.
 fn check(attributes: &ibv_dmah_init_attr) -> Result<(), Errno> {
     let ibv_dmah_init_attr { comp_mask, cpu_id, ph, tph_mem_type } = *attributes;
     check_mask("ibv_alloc_dmah", comp_mask, MASK_KNOWN)?;

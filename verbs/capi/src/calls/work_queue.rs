@@ -180,8 +180,8 @@ const FIELDS_UDP: u64 = 0b1100_0000;
 /// How a queue pair is to spread its frames.
 ///
 /// # Errors
-/// EOPNOTSUPP: another function, or fields in tunnels and of IPsec. EINVAL: a key of another length, or fields of
-/// IPv4 and IPv6, or of TCP and UDP, together, as adapters have it.
+/// EOPNOTSUPP: another function, or fields in tunnels and of IPsec. EINVAL: a key of another length, or
+/// fields of IPv4 and IPv6, or of TCP and UDP, together, as adapters have it.
 pub(crate) fn spread_of(table: &IndirectionTable, hash: &ibv_rx_hash_conf) -> Result<Spread, Errno> {
     let fields = hash.rx_hash_fields_mask;
     if hash.rx_hash_function != TOEPLITZ || fields & !FIELDS_KNOWN != 0 {

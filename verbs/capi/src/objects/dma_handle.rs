@@ -1,5 +1,5 @@
-//! DMA handles: hints for PCIe about how memory will be used. This device is no PCIe device, so they are noted
-//! and not used.
+//! DMA handles: hints for PCIe about how memory will be used. This device is no PCIe device, so they are
+//! noted and not used.
 
 use std::sync::Arc;
 

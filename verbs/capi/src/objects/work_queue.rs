@@ -1,5 +1,5 @@
-//! Receive work queues, and the tables over which the frames of a queue pair are spread. To the device a work queue
-//! is a raw packet queue pair that sends nothing.
+//! Receive work queues, and the tables over which the frames of a queue pair are spread. To the device a
+//! work queue is a raw packet queue pair that sends nothing.
 
 use std::sync::Arc;
 
