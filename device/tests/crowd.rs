@@ -163,7 +163,7 @@ fn ten_thousand_connections_at_once_over_udp() {
     run(client, server, |what, done| {
         let phase = Instant::now();
         while !done() {
-            assert!(phase.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+            assert!(phase.elapsed() < Duration::from_secs(300), "{what}: not within five minutes");
             // With a limit, because the count of connections changes without an event at the end.
             wait_readable(&fds, None, Some(Duration::from_millis(10))).unwrap();
         }

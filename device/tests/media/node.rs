@@ -24,7 +24,7 @@ use crate::child::{self, say};
 use crate::kit::{Connection, Node};
 
 /// How long something that must happen may take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 /// Partitions: the default one, and another one.
 const PKEYS: [u16; 2] = [0xffff, 0x8123];
 pub(crate) const SRQ_DEPTH: u32 = 512;

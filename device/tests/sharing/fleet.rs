@@ -16,7 +16,7 @@ use pumice_device::share::{ShareConfig, Sharer, inspect, sharers};
 use crate::child::{self, is_udp_only};
 
 /// How long an answer may take before the test has failed. Nothing waits for this in a run that passes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A loopback address and a registry folder that no other test uses.
 pub(crate) struct Scene {

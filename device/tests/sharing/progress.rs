@@ -20,7 +20,7 @@ use crate::bare::Bare;
 use crate::fleet::Scene;
 
 /// How long something that must happen may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 const RETRY_CNT: u8 = 2;
 
 #[test]

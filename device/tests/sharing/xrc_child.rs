@@ -23,7 +23,7 @@ use crate::child::{config, say};
 const RECEIVES: usize = 256;
 const BUFFER_BYTES: usize = 8192;
 const WINDOW: usize = 16;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Process {
     hca: Hca,
