@@ -225,9 +225,9 @@ mod tests {
         let view = MmapOptions::new().map_raw(&file).unwrap();
         assert_eq!(view.len(), 4096);
         let mut out = [0; 4];
-        load(view.as_ptr().expose_provenance() as u64 + 96, &mut out);
+        load_own(view.as_ptr().expose_provenance() as u64 + 96, &mut out);
         assert_eq!(&out, b"last");
-        store(view.as_ptr().expose_provenance() as u64, b"here");
+        store_own(view.as_ptr().expose_provenance() as u64, b"here");
         memory.read(0, &mut out).unwrap();
         assert_eq!(&out, b"here");
         assert!(file.set_len(0).is_err() && file.set_len(1 << 20).is_err());

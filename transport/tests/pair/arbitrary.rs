@@ -324,7 +324,8 @@ fn for_type(literal: Literal, qp_type: QpType) -> Literal {
             Literal { opcode: operation | 0xa0, xrc: (!is_response).then_some(SRQN), ..literal }
         }
         QpType::Ud | QpType::Gsi => Literal { opcode: operation | 0x60, deth: Some((QKEY, 7)), ..literal },
-        QpType::Rc => Literal { opcode: operation, ..literal },
+        // No packet of RoCE is for raw packets: whatever comes is left alone.
+        QpType::Rc | QpType::RawPacket => Literal { opcode: operation, ..literal },
     }
 }
 
@@ -336,6 +337,7 @@ fn any_type() -> impl Strategy<Value = QpType> {
         1 => Just(QpType::XrcDuplex),
         1 => Just(QpType::XrcInitiator),
         2 => Just(QpType::XrcTarget),
+        1 => Just(QpType::RawPacket),
     ]
 }
 

@@ -120,7 +120,7 @@ mod tests {
     fn waiting_ends_with_the_last_acknowledgement() {
         let unacknowledged = Arc::new(Unacknowledged::default());
         unacknowledged.wait("rdma_destroy_id", 1);
-        [9, 4, 4].map(|event| unacknowledged.fetched(event));
+        [9, 4, 4].into_iter().for_each(|event| unacknowledged.fetched(event));
         assert_eq!(
             unacknowledged.left.look(named),
             "2 of RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_ESTABLISHED"
