@@ -106,7 +106,7 @@ fn where_shared_memory_is_refused_the_call_and_the_remedy_are_named() {
 
 #[test]
 fn with_folders_that_cannot_be_written_another_one_is_named_or_it_is_blocking() {
-    let read_only = "for f in /tmp /dev/shm /run; do cover $f && mount -o remount,ro $f || exit 3; done";
+    let read_only = "for f in /tmp /dev/shm /run; do cover $f && mount -o remount,bind,ro $f || exit 3; done";
     let Some(output) = doctor_after(read_only) else { return };
     let text = text(&output);
     let folder =
