@@ -50,7 +50,7 @@ fn every_operation_arrives() {
 #[test]
 fn events_wake_programs() {
     let Some(program) = kit::compile("events") else { return };
-    for profile in ["default", "connectx"] {
+    for profile in ["default", "connectx", "rxe"] {
         let output = kit::on(kit::address(), &program).env("PUMICE_PROFILE", profile).output();
         kit::succeeded(&format!("events, {profile}"), &output.expect("timeout(1) runs"));
     }
