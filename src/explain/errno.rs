@@ -25,7 +25,10 @@ pub(super) const ERRNOS: &[Entry] = &[
         "EACCES",
         Errno::ACCESS,
         "A policy of the system forbids it.",
-        &["The sandbox (seccomp, SELinux, AppArmor) does not allow the program to bind UDP port 4791."],
+        &[
+            "The sandbox (seccomp, SELinux, AppArmor) does not allow the program to bind UDP port 4791.",
+            "rdma_bind_addr: a port below 1024, without the capability CAP_NET_BIND_SERVICE.",
+        ],
         &[DOCTOR, LOG],
     ),
     errno(
@@ -46,6 +49,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         &[
             "PUMICE_ADDR or --addr names an address that the host does not have.",
             "rdma_bind_addr or rdma_resolve_addr with a source address that is not in the GID table.",
+            "rdma_bind_addr or rdma_listen at all addresses, beside an identifier that has the port at one.",
         ],
         &["`ip address`, and `pumice devices` for the GIDs."],
     ),
@@ -208,8 +212,8 @@ pub(super) const ERRNOS: &[Entry] = &[
     errno(
         "EISCONN",
         Errno::ISCONN,
-        "The rsocket is connected already.",
-        &["rconnect was called twice."],
+        "The rsocket or the identifier is connected already.",
+        &["rconnect was called twice.", "rdma_notify came after RDMA_CM_EVENT_ESTABLISHED."],
         &["The program's own order of calls."],
     ),
     errno(
@@ -382,6 +386,7 @@ pub(super) const ERRNOS: &[Entry] = &[
         "The peer did not answer in time.",
         &[
             "rdma_connect: nothing answered the connection request (RDMA_CM_EVENT_UNREACHABLE).",
+            "rdma_resolve_addr: no host has the address, or its gateway's (RDMA_CM_EVENT_ADDR_ERROR).",
             "An rsocket's peer no longer acknowledges.",
         ],
         &[

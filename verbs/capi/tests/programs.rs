@@ -62,7 +62,7 @@ fn registered_memory_is_counted_where_a_limit_is_asked_for() {
 #[test]
 fn events_wake_programs() {
     let Some(program) = kit::compile("events") else { return };
-    for profile in ["default", "connectx"] {
+    for profile in ["default", "connectx", "rxe"] {
         let output = kit::on(kit::address(), &program).env("PUMICE_PROFILE", profile).output();
         kit::succeeded(&format!("events, {profile}"), &output.expect("timeout(1) runs"));
     }

@@ -159,7 +159,7 @@ int main(void)
 	open_device();
 	completion_events();
 	const char *profile = getenv("PUMICE_PROFILE");
-	arming_late(profile && !strcmp(profile, "connectx"));
+	arming_late(!profile || strcmp(profile, "rxe"));
 	signals();
 	cancellation();
 	other_context_and_fork();

@@ -16,7 +16,7 @@ use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::address::local;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rdma_cm::constants::{DATAGRAM_Q_KEY, HOP_LIMIT, MULTICAST_ERROR, MULTICAST_JOIN};
-use crate::rdma_cm::events::fetch::complete;
+use crate::rdma_cm::events::fetch::{acknowledge_last, complete};
 use crate::rdma_cm::id::acknowledgement::Unacknowledged;
 use crate::rdma_cm::id::channel::EventParameters;
 use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Membership, Stage, State};
@@ -130,7 +130,12 @@ pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointe
         }
         let is_of_it = |parameters: &EventParameters| matches!(parameters, EventParameters::Group(_, of) if Arc::ptr_eq(of, &member.unacknowledged));
         state.channel.retract(&own, is_of_it);
+        let is_synchronous = state.synchronous;
         drop(state);
+        if is_synchronous {
+            // The event of joining is this library's to acknowledge: librdmacm, which does not, waits for ever.
+            acknowledge_last(&own);
+        }
         member.unacknowledged.wait("rdma_leave_multicast", own.as_ptr().addr());
         Ok(0)
     })
