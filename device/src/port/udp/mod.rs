@@ -1,4 +1,5 @@
-//! The real network: one unconnected UDP socket that receives, and one for each source port that is sent from.
+//! The real network: one unconnected UDP socket that receives, and one for each source port that is sent
+//! from.
 
 mod config;
 mod message;

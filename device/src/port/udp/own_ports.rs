@@ -1,5 +1,5 @@
-//! UDP ports that this process has for itself, as they see each other: two devices of a process have no files in
-//! common that would tell whether the other one has had a processor.
+//! UDP ports that this process has for itself, as they see each other: two devices of a process have no files
+//! in common that would tell whether the other one has had a processor.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_transport::host::PeerProgress;
 
-/// The ports: when each last found its socket empty and had answered what was there, in ns of the clock that all
-/// of them share.
+/// The ports: when each last found its socket empty and had answered what was there, in ns of the clock that
+/// all of them share.
 static PORTS: Mutex<BTreeMap<(IpAddr, u16), Arc<AtomicU64>>> = Mutex::new(BTreeMap::new());
 
 /// A port among those of this process.

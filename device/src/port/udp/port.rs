@@ -143,7 +143,8 @@ impl UdpPort {
         Some(WayOut { fd, is_mapped: false, names_source: false })
     }
 
-    /// Sends a batch whose source port another program has taken from the RoCE port, which its receiver learns.
+    /// Sends a batch whose source port another program has taken from the RoCE port, which its receiver
+    /// learns.
     #[cold]
     fn transmit_from_own_port(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.counters.source_ports_lost += 1;

@@ -199,7 +199,7 @@ fn packets_leave_from_the_source_port_of_their_flow() {
             a.transmit(0, &GsoBatch::new(path, 64, &bytes)).unwrap();
             let arrived = take(&mut b);
             assert_eq!((arrived.flow, arrived.traffic_class), (path.flow, path.traffic_class));
-            assert_eq!((arrived.hop_limit, arrived.bytes[..64].to_vec()), (path.hop_limit, bytes[..64].to_vec()));
+            assert_eq!((arrived.hop_limit, &arrived.bytes[..64]), (path.hop_limit, &bytes[..64]));
         }
         // What comes to such a port is dropped by the kernel, and wakes no thread.
         let mut back = self::path(&b, destination, &a, source);
