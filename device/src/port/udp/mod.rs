@@ -4,12 +4,12 @@
 mod config;
 mod message;
 mod multicast;
-mod own_ports;
 mod port;
 mod raw;
 mod scope;
 mod senders;
 mod socket;
+mod unread;
 
 pub use config::{UdpConfig, UdpCounters};
 pub use port::UdpPort;
