@@ -80,7 +80,8 @@ impl GidTable {
     }
 
     /// Adds an address at the first free place, or updates the interface, carrier and MTU of one that is
-    /// there. Returns whether the table changed (raise GID_CHANGE then): MTU and carrier are not of the table.
+    /// there. Returns whether the table changed (raise GID_CHANGE then): MTU and carrier are not of the
+    /// table.
     ///
     /// # Errors
     /// `NoMemory`: the table is full.
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_mtu_is_a_change() {
+    fn a_new_mtu_and_a_lost_carrier_are_no_change_of_the_table() {
         let mut table = GidTable::new();
         assert_eq!(table.add(entry("10.0.0.1")), Ok(true));
         assert_eq!(
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(table.get(0).unwrap().mtu, Mtu::Mtu4096);
         assert_eq!(table.add(GidEntry { carrier: false, ..entry("10.0.0.1") }), Ok(false));
         assert_eq!(table.add(GidEntry { interface: "eth9".into(), ..entry("10.0.0.1") }), Ok(true));
-        assert_eq!(table.entry(0).unwrap().mtu, Mtu::Mtu4096);
+        assert_eq!(table.entry(0).unwrap().mtu, Mtu::Mtu1024);
         assert_eq!(table.iter().count(), 1);
     }
 

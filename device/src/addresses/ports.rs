@@ -46,14 +46,15 @@ impl DevicePort {
         }
     }
 
-    /// Whether it has an address on an interface that has a carrier, and no fault plan has taken it down: what
+    /// Whether it has an address on an interface that has a carrier, and no fault plan has taken it down:
+    /// what
     /// `ibv_query_port` calls active.
     pub fn is_active(&self) -> bool {
         !self.is_down && self.has_carrier()
     }
 
-    /// Whether it has no address, which is what becomes of an interface that is taken down, or a fault plan has
-    /// taken it down.
+    /// Whether it has no address, which is what becomes of an interface that is taken down, or a fault plan
+    /// has taken it down.
     pub fn is_disabled(&self) -> bool {
         self.is_down || !self.has_any()
     }

@@ -576,8 +576,8 @@ impl Engine {
     }
 }
 
-/// What is known about a peer that a queue pair is about to give up: whether its answer may still lie here, as far
-/// as all was taken by `drained_ns`; else what the group knows about its process.
+/// What is known about a peer that a queue pair is about to give up: whether its answer may still lie here,
+/// as far as all was taken by `drained_ns`; else what the group knows about its process.
 fn peer_progress(qp: &QueuePair, now_ns: u64, drained_ns: u64, port: &mut dyn Port) -> PeerProgress {
     let doubts = qp.doubts_peer_since_ns(now_ns);
     if doubts.is_some() && qp.timer_due_ns().is_some_and(|due_ns| drained_ns < due_ns) {

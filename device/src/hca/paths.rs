@@ -100,8 +100,8 @@ fn remote_of(qp: &QueuePair, attributes: &QpAttributes, mask: AttributeMask) -> 
     })
 }
 
-/// The empty place of the GID table that is behind a destination which is no address: programs give their peers
-/// what `ibv_query_gid` said of the index, and get it back.
+/// The empty place of the GID table that is behind a destination which is no address: programs give their
+/// peers what `ibv_query_gid` said of the index, and get it back.
 pub(super) fn empty_place(
     ports: &Ports,
     attributes: &QpAttributes,

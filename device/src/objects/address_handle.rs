@@ -15,8 +15,8 @@ pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// destination. Packets leave from UDP port 4791; those of queue pairs are given a source port of their own.
 ///
 /// # Errors
-/// `Invalid`: no GRH, a port that is not there, an index beyond its table, no destination, or a destination of
-/// the other IP version. `NoData`: nothing is at the index.
+/// `Invalid`: no GRH, a port that is not there, an index beyond its table, no destination, or a destination
+/// of the other IP version. `NoData`: nothing is at the index.
 pub fn resolve(vector: &AddressVector, ports: &Ports) -> Result<Path, ResourceError> {
     if !vector.is_global {
         return Err(ResourceError::invalid("address vector without GRH: RoCE needs is_global = 1 and a GID"));

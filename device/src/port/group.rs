@@ -81,8 +81,9 @@ pub trait ProcessGroup {
         let _ = origin_ns;
     }
 
-    /// Whether the peer's process is known to have had no processor since `since_ns`, or to be none. The engine
-    /// asks when a queue pair is about to give the peer up. The group may also let that process know that it is missed.
+    /// Whether the peer's process is known to have had no processor since `since_ns`, or to be none. The
+    /// engine asks when a queue pair is about to give the peer up. The group may also let that process know
+    /// that it is missed.
     fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
         let _ = (now_ns, peer, since_ns);
         PeerProgress::Unknown

@@ -115,9 +115,9 @@ pub(crate) fn is_local(address: IpAddr) -> bool {
 }
 
 /// The addresses a GID table offers, best first: IPv4 of interfaces that are up, then global IPv6, then
-/// link-local IPv6. 127.0.0.1 and ::1 are offered where there is nothing else that has a carrier: programs that
-/// take the first GID they find, or the last, would send them to peers on other hosts. Each comes with the
-/// interface that has it.
+/// link-local IPv6. 127.0.0.1 and ::1 are offered where there is nothing else that has a carrier: programs
+/// that take the first GID they find, or the last, would send them to peers on other hosts. Each comes with
+/// the interface that has it.
 pub fn gid_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
     let ranked = ranked_addresses(interfaces);
     let has_real = ranked.iter().any(|(address, interface)| !address.is_loopback() && interface.carrier);

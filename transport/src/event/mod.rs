@@ -100,8 +100,8 @@ pub enum QpEvent<'a> {
         /// The peer that it is connected to.
         peer: Option<Peer>,
     },
-    /// Its path leaves from another UDP source port than the one that its flow label or its numbers say: another
-    /// program has that one, or the process has as many as it may have.
+    /// Its path leaves from another UDP source port than the one that its flow label or its numbers say:
+    /// another program has that one, or the process has as many as it may have.
     SourcePortReplaced {
         /// The port that was computed.
         computed: u16,

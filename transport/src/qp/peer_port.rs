@@ -2,20 +2,21 @@
 //!
 //! A connection's packets have one source port. Devices compute it from the flow label or the two queue pair
 //! numbers and keep it; pumice sends from the RoCE port itself where it cannot have the computed one. So a
-//! queue pair learns the port of its peer, and drops and counts what comes from another one. A program that can
-//! bind a UDP socket to the peer's address, as every user of its host can, then has to send from that very
-//! port, which its owner holds.
+//! queue pair learns the port of its peer, and drops and counts what comes from another one. A program that
+//! can bind a UDP socket to the peer's address, as every user of its host can, then has to send from that
+//! very port, which its owner holds.
 //!
 //! **How it is learnt.** From the first packet that is *exact*: a request with the PSN that is expected, or a
 //! response to a request that is under way.
 //!
 //! **When it may change.** Never, if it is the RoCE port: only the process that receives there can send from
-//! it. Otherwise the peer may be told another flow label or fail over to another link. An exact packet from another port is believed then, unless a guess was made lately. A *guess* is any
-//! other packet from another port. It is followed by a pause in which no packet from another port is
-//! believed. The first pause is shorter than a transport timer, so what was lost while the port changed is
-//! sent again after it; further guesses double it up to a minute. A sender that tries all 2^24 PSNs then
-//! needs years instead of seconds. Requests that were executed before are answered again in any case: their
-//! answers may have been lost with the old link, and go to the peer, even if another sender asked for them.
+//! it. Otherwise the peer may be told another flow label or fail over to another link. An exact packet from
+//! another port is believed then, unless a guess was made lately. A *guess* is any other packet from another
+//! port. It is followed by a pause in which no packet from another port is believed. The first pause is
+//! shorter than a transport timer, so what was lost while the port changed is sent again after it; further
+//! guesses double it up to a minute. A sender that tries all 2^24 PSNs then needs years instead of seconds.
+//! Requests that were executed before are answered again in any case: their answers may have been lost with
+//! the old link, and go to the peer, even if another sender asked for them.
 //!
 //! **Before a port is known,** only packets far from the expected PSN are guesses: the first packets may be
 //! lost. The pause after a guess does not stop an exact packet from the RoCE port, or from the port that this

@@ -279,8 +279,8 @@ impl fmt::Display for DropReason {
                 "this process has no such queue pair; is the dest_qp_num right that the sender was told?",
             ),
             DropReason::NoProcess => f.write_str(
-                "no process of this host has such a queue pair number: its process has ended, or the sender was \
-                 told a wrong dest_qp_num",
+                "no process of this host has such a queue pair number: its process has ended, or the sender \
+                 was told a wrong dest_qp_num",
             ),
             DropReason::UnknownQpn { destroyed: true } => {
                 f.write_str("this process has destroyed the queue pair")

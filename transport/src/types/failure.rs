@@ -218,15 +218,14 @@ impl FailedSend {
             return f.write_str(match (self.was_acknowledged, self.peer_is_absent) {
                 (true, true) => "; it had acknowledged messages before, and its process has ended",
                 (true, false) => {
-                    "; it had acknowledged messages before: was it destroyed, has its process ended, or is the way \
-                     to it cut?"
+                    "; it had acknowledged messages before: was it destroyed, has its process ended, or is \
+                     the way to it cut?"
                 }
                 (false, true) => {
-                    "; no process of this host has such a number: its process has ended, or the dest_qp_num is wrong"
+                    "; no process of this host has such a number: its process has ended, or the dest_qp_num \
+                     is wrong"
                 }
-                (false, false) => {
-                    "; is the queue pair there, in RTR, and are its number and address right?"
-                }
+                (false, false) => "; is the queue pair there, in RTR, and are its number and address right?",
             });
         };
         f.write_str("after ")?;

@@ -13,8 +13,8 @@ pub const fn is_computed(port: u16) -> bool {
     port >= FIRST
 }
 
-/// Source port of a connection: its flow label decides, or the two queue pair numbers if it has none. Both ends
-/// compute the same one, unless they were given different labels.
+/// Source port of a connection: its flow label decides, or the two queue pair numbers if it has none. Both
+/// ends compute the same one, unless they were given different labels.
 pub const fn of_connection(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     match flow_label & 0xf_ffff {
         0 => from_qpns(local, remote),

@@ -60,13 +60,13 @@ fn each_usual_mistake_has_its_sentence() {
             .to_owned(),
         "QP <REFUSED> RTR refused: attribute min_rnr_timer missing for RC".to_owned(),
         format!(
-            "QP <REFUSED> modify_qp refused: nothing there: GID index 5 has no GID (ibv_query_gid gives :: for \
-             it); those that have one are 0 ({address})"
+            "QP <REFUSED> modify_qp refused: nothing there: GID index 5 has no GID (ibv_query_gid gives :: \
+             for it); those that have one are 0 ({address})"
         ),
         format!(
-            "QP <LONELY> send request 0x77 (SEND, 8 bytes) failed with RETRY_EXC_ERR at PSN 0x000005: nothing \
-             came from QP 0xfe0123 at {address} after 2 transmissions {lonely}; no process of this host has \
-             such a number: its process has ended, or the dest_qp_num is wrong"
+            "QP <LONELY> send request 0x77 (SEND, 8 bytes) failed with RETRY_EXC_ERR at PSN 0x000005: \
+             nothing came from QP 0xfe0123 at {address} after 2 transmissions {lonely}; no process of this \
+             host has such a number: its process has ended, or the dest_qp_num is wrong"
         ),
         "QP <EAGER> send request 0x3 (SEND, 8 bytes) failed with RNR_RETRY_EXC_ERR at PSN 0x000064: the \
         peer had no \
@@ -144,8 +144,8 @@ fn each_usual_mistake_has_its_sentence() {
         "{all}"
     );
     // Each transmission to the queue pair that is not there.
-    let missing = "no process of this host has such a queue pair number: its process has ended, or the sender \
-                   was told a wrong dest_qp_num";
+    let missing = "no process of this host has such a queue pair number: its process has ended, or the \
+                   sender was told a wrong dest_qp_num";
     assert_eq!(starting("0xfe0123 dropped RC_SEND_ONLY from ", missing), 2, "{all}");
     assert_eq!(lines.len(), 19 + 8 + 2, "{all}");
 }

@@ -1,14 +1,15 @@
-//! The real network: one unconnected UDP socket that receives, and one for each source port that is sent from.
+//! The real network: one unconnected UDP socket that receives, and one for each source port that is sent
+//! from.
 
 mod config;
 mod message;
 mod multicast;
-mod own_ports;
 mod port;
 mod raw;
 mod scope;
 mod senders;
 mod socket;
+mod unread;
 
 pub use config::{UdpConfig, UdpCounters};
 pub use port::UdpPort;

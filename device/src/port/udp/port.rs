@@ -13,10 +13,10 @@ use socket2::{SockAddr, Socket};
 use super::config::{UdpConfig, UdpCounters};
 use super::message::{self, Arrival, Control};
 use super::multicast::Groups;
-use super::own_ports::OwnPort;
 use super::scope::Scopes;
 use super::senders::Senders;
 use super::socket::{self, DEFAULT_HOP_LIMIT, DEFAULT_TRAFFIC_CLASS, MAX_BATCH_BYTES, PortError, Sharing};
+use super::unread;
 use crate::port::segments;
 use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, ProcessGroup, Received, TransmitError};
 
@@ -34,7 +34,7 @@ pub struct UdpPort {
     ipv6_socket: bool,
     senders: Senders,
     /// No other process has the RoCE port.
-    own: Option<OwnPort>,
+    is_exclusive: bool,
     limits: PortLimits,
     groups: Groups,
     scopes: Scopes,
@@ -71,7 +71,7 @@ impl UdpPort {
         Ok(UdpPort {
             groups: Groups::new(&socket, address, own_port, config),
             senders: Senders::new(config.buffer_bytes),
-            own: (!config.reuse_port).then(|| OwnPort::new(address, own_port)),
+            is_exclusive: !config.reuse_port,
             scopes: Scopes::default(),
             socket,
             address,
@@ -143,7 +143,8 @@ impl UdpPort {
         Some(WayOut { fd, is_mapped: false, names_source: false })
     }
 
-    /// Sends a batch whose source port another program has taken from the RoCE port, which its receiver learns.
+    /// Sends a batch whose source port another program has taken from the RoCE port, which its receiver
+    /// learns.
     #[cold]
     fn transmit_from_own_port(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
         self.counters.source_ports_lost += 1;
@@ -297,7 +298,7 @@ impl Port for UdpPort {
         }
     }
 
-    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+    fn receive(&mut self, _now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
         let receive = |fd: RawFd, buffer: &mut [u8]| {
             message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
         };
@@ -311,12 +312,7 @@ impl Port for UdpPort {
             arrival = receive(self.socket.as_raw_fd(), &mut self.buffer);
             bound = self.address;
         }
-        let Some(arrival) = arrival else {
-            if let Some(own) = &mut self.own {
-                own.found_empty(now_ns);
-            }
-            return false;
-        };
+        let Some(arrival) = arrival else { return false };
         if arrival.truncated {
             self.counters.truncated += 1;
         } else if arrival.length_bytes == 0 {
@@ -351,17 +347,17 @@ impl Port for UdpPort {
     }
 
     fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
-        self.own.as_mut().map(|own| -> &mut dyn ProcessGroup { own })
+        self.is_exclusive.then_some(self)
     }
 }
 
-impl ProcessGroup for OwnPort {
-    fn clock_began(&mut self, origin_ns: u64) {
-        OwnPort::clock_began(self, origin_ns);
-    }
-
-    fn peer_progress(&mut self, _now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
-        OwnPort::peer_progress(self, peer.address, since_ns)
+/// What a process that has its UDP port for itself knows of others.
+impl ProcessGroup for UdpPort {
+    fn peer_progress(&mut self, _now_ns: u64, peer: Peer, _since_ns: u64) -> PeerProgress {
+        match unread::is_unread_at(peer.address, self.own_port) {
+            true => PeerProgress::Starved,
+            false => PeerProgress::Unknown,
+        }
     }
 }
 

@@ -173,6 +173,23 @@ fn paths_that_are_not_the_ports_are_refused() {
     assert_eq!(send(&right, 2000), Ok(()));
 }
 
+#[test]
+fn a_peer_that_has_not_taken_what_was_sent_to_it_is_starved() {
+    let open = |address: &str, port| {
+        UdpPort::bind(&UdpConfig { port, ..UdpConfig::new(address.parse().unwrap()) }).unwrap()
+    };
+    let mut a = open("127.0.0.1", 0);
+    let mut b = open("127.0.0.2", a.port());
+    let peer = Peer { address: b.address(), process: ProcessIndex::NONE };
+    let ask = |a: &mut UdpPort| a.group().expect("it is exclusive").peer_progress(0, peer, 0);
+    assert_eq!(ask(&mut a), PeerProgress::Unknown);
+    let path = path(&a, "127.0.0.1", &b, "127.0.0.2");
+    a.transmit(0, &GsoBatch::new(&path, 8, &[1; 8])).unwrap();
+    assert_eq!(ask(&mut a), PeerProgress::Starved);
+    take(&mut b);
+    assert_eq!(ask(&mut a), PeerProgress::Unknown);
+}
+
 /// Two packets of one path with their ICRCs.
 fn sealed(flow: &Flow) -> Vec<u8> {
     let mut bytes = vec![7; 2 * 64];
@@ -199,10 +216,7 @@ fn packets_leave_from_the_source_port_of_their_flow() {
             a.transmit(0, &GsoBatch::new(path, 64, &bytes)).unwrap();
             let arrived = take(&mut b);
             assert_eq!((arrived.flow, arrived.traffic_class), (path.flow, path.traffic_class));
-            assert_eq!(
-                (arrived.hop_limit, arrived.bytes[..64].to_vec()),
-                (path.hop_limit, bytes[..64].to_vec())
-            );
+            assert_eq!((arrived.hop_limit, &arrived.bytes[..64]), (path.hop_limit, &bytes[..64]));
         }
         // What comes to such a port is dropped by the kernel, and wakes no thread.
         let mut back = self::path(&b, destination, &a, source);

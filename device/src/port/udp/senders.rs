@@ -4,9 +4,9 @@
 //! socket sends from the port that it is bound to. Nothing is received here: answers go to the RoCE port, and
 //! what comes all the same is dropped by the kernel.
 //!
-//! **A bounded number.** A descriptor is kept for each port, up to a limit. Beyond it a port that sent nothing
-//! for a while gives its place to a new one, and is opened again when it sends again; where all send, flows share
-//! the ports that are there.
+//! **A bounded number.** A descriptor is kept for each port, up to a limit. Beyond it a port that sent
+//! nothing for a while gives its place to a new one, and is opened again when it sends again; where all send,
+//! flows share the ports that are there.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -48,8 +48,8 @@ impl Senders {
         Senders { open: BTreeMap::new(), limit: limit(), buffer_bytes }
     }
 
-    /// The port that a flow from `source` is to have, if it can be `wanted`: else another one of the range. None:
-    /// it cannot have one of its own.
+    /// The port that a flow from `source` is to have, if it can be `wanted`: else another one of the range.
+    /// None: it cannot have one of its own.
     pub(super) fn reserve(&mut self, now_ns: u64, source: IpAddr, wanted: u16) -> Option<u16> {
         if !source_port::is_computed(wanted) {
             return None;
@@ -68,8 +68,8 @@ impl Senders {
             .find(|&port| self.open(now_ns, source, port))
     }
 
-    /// The socket to send with from a port that was reserved. It may have been closed since. None: another program
-    /// has taken the port meanwhile, or the process has no descriptor left.
+    /// The socket to send with from a port that was reserved. It may have been closed since. None: another
+    /// program has taken the port meanwhile, or the process has no descriptor left.
     #[inline]
     pub(super) fn socket(&mut self, now_ns: u64, source: IpAddr, port: u16) -> Option<RawFd> {
         if let Some(sender) = self.open.get_mut(&(source, port)) {

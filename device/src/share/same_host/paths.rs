@@ -7,8 +7,8 @@ use pumice_transport::path::{Flow, Path};
 use crate::share::record;
 use crate::share::ring::INLINE_BYTES;
 
-/// Paths that a ring knows at a time: as many as a byte tells apart. Each queue pair has one, and the path has
-/// the number that its source port and its marks say; another one of that number takes its place.
+/// Paths that a ring knows at a time: as many as a byte tells apart. Each queue pair has one, and the path
+/// has the number that its source port and its marks say; another one of that number takes its place.
 pub(super) const MAX_PATHS: usize = 256;
 
 /// TTL of batches that leave it to the port: that of the kernel.

@@ -68,7 +68,8 @@ impl Requester {
         (due && patient && self.retries_left <= LAST_RETRIES).then_some(self.timer_began_ns)
     }
 
-    /// The peer has no processor, or this process has not heard it yet: its silence costs nothing, and is looked at again later.
+    /// The peer has no processor, or this process has not heard it yet: its silence costs nothing, and is
+    /// looked at again later.
     pub(crate) fn wait_for_starved_peer(&mut self, settings: &Settings, now_ns: u64) {
         self.starved_since_ns.get_or_insert(now_ns);
         let wait_ns = transport_timer_ns(settings.timeout).map(|ns| ns.max(STARVED_LOOK_NS));
@@ -90,8 +91,8 @@ impl Requester {
     }
 
     /// A deadline passed. A peer that has had no processor is waited for, for a limited time, without
-    /// spending the last retry on it and without sending anything: what was sent before lies in its socket. So is
-    /// one whose answer may lie in this process's.
+    /// spending the last retry on it and without sending anything: what was sent before lies in its socket.
+    /// So is one whose answer may lie in this process's.
     ///
     /// # Errors
     /// All retries are used up.
