@@ -58,8 +58,8 @@ fn a_fork_catches_no_lock_of_a_static() {
             // A thread has its own thread-locals, and a child has those of the thread that forked.
             if has_lock(kind) && (is_preload || !is_safe(kind)) {
                 faults.push(format!(
-                    "{path}:{number}: {kind}: a thread may hold it while another one forks; take `PerProcess` \
-                     or `Settled` of device/src/system/lineage.rs (docs/decisions/forks.md)"
+                    "{path}:{number}: {kind}: a thread may hold it while another one forks; take \
+                     `PerProcess` or `Settled` of device/src/system/lineage.rs (docs/decisions/forks.md)"
                 ));
             }
         }

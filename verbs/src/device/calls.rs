@@ -54,7 +54,8 @@ impl Device {
     /// Makes a call, past the gate.
     ///
     /// # Errors
-    /// What the call answers; `Planned`, `DeviceLost`; `Refused` in a process that was forked from the device's.
+    /// What the call answers; `Planned`, `DeviceLost`; `Refused` in a process that was forked from the
+    /// device's.
     pub(crate) fn call<T, E: Refusal>(
         &self,
         call: Call,

@@ -11,8 +11,8 @@ const LENGTH: usize = 4096;
 
 /// Runs `child` in a fork, which is ended after a minute if it hangs; its number.
 fn forked(child: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the C library puts its allocator in order in the child, which runs no test but `child`, and ends
-    // without the handlers of exit(3).
+    // SAFETY: the C library puts its allocator in order in the child, which runs no test but `child`, and
+    // ends without the handlers of exit(3).
     unsafe {
         let number = libc::fork();
         if number == 0 {

@@ -53,8 +53,8 @@ pub(crate) trait OfProcess: Listed {
 /// The object behind a program's pointer, if there is one.
 ///
 /// # Errors
-/// EINVAL: it is null, or of the process that this one was forked from. ENOENT: no object of this kind is there
-/// (any more), or its structure is not as it was.
+/// EINVAL: it is null, or of the process that this one was forked from. ENOENT: no object of this kind is
+/// there (any more), or its structure is not as it was.
 pub(crate) fn live<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
     if pointer.is_null() {
         return Err(INVALID.because(|| format!("a null pointer was given where a {} belongs", T::KIND)));
