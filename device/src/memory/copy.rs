@@ -1,6 +1,7 @@
 //! Copies to and from registered memory, which end with an error where the memory has gone.
 
 use std::ffi::c_void;
+use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -9,7 +10,7 @@ use pumice_transport::types::AtomicOperation;
 
 use super::on_demand;
 use super::watch::{self, Presence, Watched};
-use crate::system::fault_guard::{FaultGuard, sees_faults};
+use crate::system::fault_guard::{FaultGuard, Guarded, sees_faults};
 
 /// Memory that a copy is about, inside a region.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +56,7 @@ pub(super) fn load(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> 
         bytes,
         // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer,
         // so the two do not overlap. The application may write meanwhile: the bytes are then any mixture.
-        |guard| unsafe { guard.call(copy_bytes, into.cast(), from, bytes) },
+        |guard| unsafe { guard.call(MEMCPY, into.cast(), from, bytes) },
         || on_demand::load(place.address, out).is_ok(),
     )
 }
@@ -124,8 +125,9 @@ pub unsafe fn read_registered(ranges: &[(u64, usize)], mut out: &mut [u8]) -> bo
 
 /// Copies memory of the device itself at `source` into `out`.
 pub(super) fn load_own(source: u64, out: &mut [u8]) {
+    let from = ptr::with_exposed_provenance::<u8>(source as usize);
     // SAFETY: the caller located the range inside memory that it keeps. `out` does not overlap it.
-    unsafe { copy_bytes(out.as_mut_ptr().cast(), ptr::with_exposed_provenance(source as usize), out.len()) }
+    unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) }
 }
 
 /// Copies `data` into memory of the device itself at `target`.
@@ -135,17 +137,17 @@ pub(super) fn store_own(target: u64, data: &[u8]) {
     unsafe { store_bytes(to, data.as_ptr().cast(), data.len()) }
 }
 
-/// # Safety
-/// `from` can be read and `to` be written for so many bytes, and they do not overlap.
-unsafe extern "C" fn copy_bytes(to: *mut c_void, from: *const c_void, bytes: usize) {
-    // SAFETY: the caller vouches for both.
-    unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), to.cast::<u8>(), bytes) }
-}
+/// What `memcpy` is in Rust.
+type Memcpy = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
+
+/// The C library's copy, for a guard: assembly calls it and does not look at what it returns.
+// SAFETY: both are addresses of functions, and that one of them returns a pointer is seen by no caller.
+const MEMCPY: Guarded = unsafe { transmute::<Memcpy, Guarded>(libc::memcpy) };
 
 /// Copies, the last aligned word last and in one piece: programs poll it.
 ///
 /// # Safety
-/// As [`copy_bytes`].
+/// `from` can be read and `to` be written for so many bytes, and they do not overlap.
 unsafe extern "C" fn store_bytes(to: *mut c_void, from: *const c_void, bytes: usize) {
     let (to, from) = (to.cast::<u8>(), from.cast::<u8>());
     let end = to.wrapping_add(bytes);

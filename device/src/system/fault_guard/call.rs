@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicUsize;
 
 /// A function of C whose call may be ended at any access to memory: it holds nothing, and takes no lock.
-pub(super) type Guarded = unsafe extern "C" fn(*mut c_void, *const c_void, usize);
+pub(crate) type Guarded = unsafe extern "C" fn(*mut c_void, *const c_void, usize);
 
 unsafe extern "C" {
     /// Calls `function(first, second, third)`; 0: it returned, 1: a fault ended it. `stack` has the stack

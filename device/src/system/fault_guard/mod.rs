@@ -10,6 +10,7 @@ mod handler;
 mod record;
 mod shared;
 
+pub(crate) use call::Guarded;
 pub(crate) use handler::{sees_faults, watch_faults};
 pub(crate) use record::FaultGuard;
 pub(crate) use record::wait_for_calls;

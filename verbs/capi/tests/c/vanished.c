@@ -3,8 +3,11 @@
  * registered; "blocked", it blocks all signals. */
 #define _GNU_SOURCE
 #include "expect.h"
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/wait.h>
@@ -244,6 +247,57 @@ static void in_the_middle(void)
 	CLAIM(munmap(page, BYTES) == 0 && munmap(other, BYTES) == 0);
 }
 
+static char *_Atomic target;
+static _Atomic uint32_t target_rkey;
+static atomic_int is_over;
+static atomic_long requests;
+
+/* Writes into the target until it is over, and does not mind refusals. */
+static void *writer(void *unused)
+{
+	memset(memory, 7, BYTES);
+	while (!is_over) {
+		if (outcome(a, IBV_WR_RDMA_WRITE, piece(0, BYTES), (uintptr_t)target, target_rkey))
+			reconnect(a, b);
+		requests++;
+	}
+	return unused;
+}
+
+static void wait_for_requests(long more)
+{
+	for (long until = requests + more; requests < until;)
+		sched_yield();
+}
+
+/* Memory that is replaced again and again while requests are under way: what comes is never written before it is registered. */
+static void replaced_under_way(void)
+{
+	pthread_t thread;
+	char *page = anonymous(PROT_READ | PROT_WRITE);
+	struct ibv_mr *region = registered(page, BYTES), *before;
+	target = page;
+	target_rkey = region->rkey;
+	CLAIM(pthread_create(&thread, NULL, writer, NULL) == 0);
+	for (int i = 0; i < 200; i++) {
+		wait_for_requests(1);
+		CLAIM(mmap(page, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == page);
+		memset(page, 2, BYTES);
+		wait_for_requests(2);
+		for (int k = 0; k < BYTES; k++)
+			CLAIM(page[k] == 2);
+		before = region;
+		region = registered(page, BYTES);
+		target_rkey = region->rkey;
+		FAILS(ibv_dereg_mr(before), 0);
+	}
+	is_over = 1;
+	CLAIM(pthread_join(thread, NULL) == 0);
+	reconnect(a, b);
+	FAILS(ibv_dereg_mr(region), 0);
+	CLAIM(munmap(page, BYTES) == 0);
+}
+
 /* Nothing, from inside a page and from its beginning. */
 static void nothing(void)
 {
@@ -299,6 +353,7 @@ int main(int argc, char **argv)
 	heap_and_segments();
 	shortened();
 	in_the_middle();
+	replaced_under_way();
 	CLAIM(own_faults == 0);
 	if (!strcmp(mode, "before") || !strcmp(mode, "after"))
 		faults_of_the_program();
