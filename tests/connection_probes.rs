@@ -1,6 +1,7 @@
-//! librdmacm's calls on pumice and on the kernel's rdma_rxe, line by line: the probes of `tests/probes` print what
-//! calls return and which events come. rxe's lines are in `tests/golden/6.12/probes.txt`
-//! (`scripts/accept/rxe probes` prints them anew); pumice's are the same, but for those that docs/rdma_rxe.md lists.
+//! librdmacm's calls on pumice and on the kernel's rdma_rxe, line by line: the probes of `tests/probes` print
+//! what calls return and which events come. rxe's lines are in `tests/golden/6.12/probes.txt`
+//! (`scripts/accept/rxe probes` prints them anew); pumice's are the same, but for those that docs/rdma_rxe.md
+//! lists.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -258,8 +258,8 @@ impl Checker {
         }
         let object = cq.name.clone();
         let numbers = format!(
-            "{} in {object} since before it was armed, and the program sleeps without a poll; this device made an \
-             event for them (fires_late), others do not",
+            "{} in {object} since before it was armed, and the program sleeps without a poll; this device \
+             made an event for them (fires_late), others do not",
             waiting(count)
         );
         let related = vec![

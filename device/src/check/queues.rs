@@ -27,8 +27,8 @@ pub(super) struct Cq {
     pub(super) made: Stack,
     /// Where it was last armed.
     pub(super) armed_at: Stack,
-    /// Completions that waited when it was last armed, unless it was polled since, and of these those for which
-    /// it made an event at once.
+    /// Completions that waited when it was last armed, unless it was polled since, and those of them for
+    /// which it made an event at once.
     pub(super) armed_over: u64,
     pub(super) fired_late: u64,
     /// Activity at the last look from aside, and looks in sequence at which it was the same.

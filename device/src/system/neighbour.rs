@@ -1,6 +1,7 @@
-//! Hosts of attached networks: whether the kernel's neighbour table (ARP, neighbour discovery) has the next hop
-//! on the way to a peer. Linux's connection manager asks it before it says that an address is resolved. Nothing
-//! here needs a privilege: the tables are read by netlink, and a datagram makes the kernel look for a host.
+//! Hosts of attached networks: whether the kernel's neighbour table (ARP, neighbour discovery) has the next
+//! hop on the way to a peer. Linux's connection manager asks it before it says that an address is resolved.
+//! Nothing here needs a privilege: the tables are read by netlink, and a datagram makes the kernel look for
+//! a host.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

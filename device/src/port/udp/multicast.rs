@@ -1,8 +1,8 @@
 //! Multicast groups of a UDP port: one socket per group, bound to the group's address.
 //!
 //! A socket bound to a unicast address never sees a group's packets, and one bound to the wildcard would
-//! leave open who they were for. A group whose scope is an interface or a link (ff01::, ff02::) is another one
-//! on each interface; a device with all addresses of the host has a socket on each.
+//! leave open who they were for. A group whose scope is an interface or a link (ff01::, ff02::) is another
+//! one on each interface; a device with all addresses of the host has a socket on each.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

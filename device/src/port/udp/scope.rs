@@ -1,5 +1,5 @@
-//! Which interface a link-local destination is on. fe80::/64 is on every link, as are the groups ff02::, and a GID
-//! names no link: as on Linux it is the one of the address that is sent from.
+//! Which interface a link-local destination is on. fe80::/64 is on every link, as are the groups ff02::, and
+//! a GID names no link: as on Linux it is the one of the address that is sent from.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};

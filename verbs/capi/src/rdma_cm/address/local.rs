@@ -32,8 +32,8 @@ pub(crate) fn own(hca: &Hca, ip: IpAddr) -> Result<GidEntry, Errno> {
         if here && !device_has_all_addresses() {
             return format!(
                 "{ip} is an address of this host, but no device has it: --addr (PUMICE_ADDR) says which \
-                 addresses devices have; without it a device has all, and `--devices 2 --addr A,{ip}` gives a \
-                 second device this one"
+                 addresses devices have; without it a device has all, and `--devices 2 --addr A,{ip}` gives \
+                 a second device this one"
             );
         }
         format!("{ip} is none of the device's addresses: `pumice devices` lists them")

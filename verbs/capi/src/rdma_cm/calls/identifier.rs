@@ -28,8 +28,8 @@ pub(crate) extern "C" fn rdma_create_id(
     })
 }
 
-/// The peer is told that the connection ends. The call waits until all events that the program has fetched are
-/// acknowledged.
+/// The peer is told that the connection ends. The call waits until all events that the program has fetched
+/// are acknowledged.
 pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
     number_of(id.about(), || {
         destroy(&id.id()?, "rdma_destroy_id")?;
@@ -73,8 +73,8 @@ pub(crate) fn destroy(id: &Arc<Id>, call: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Moves an identifier and its waiting events to another channel; without one it becomes synchronous. The call
-/// waits until all events that the program has fetched are acknowledged.
+/// Moves an identifier and its waiting events to another channel; without one it becomes synchronous. The
+/// call waits until all events that the program has fetched are acknowledged.
 pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
     number_of(id.on(), || {
         let (own, given) = (id.id()?, channel.channel()?);

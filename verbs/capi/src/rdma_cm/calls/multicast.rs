@@ -128,15 +128,20 @@ pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointe
         if !state.memberships.iter().any(|other| other.attached && other.group == member.group) {
             detach(&own, &member);
         }
-        let is_of_it = |parameters: &EventParameters| matches!(parameters, EventParameters::Group(_, of) if Arc::ptr_eq(of, &member.unacknowledged));
-        state.channel.retract(&own, is_of_it);
+        state.channel.retract(&own, |parameters| is_of(parameters, &member));
         let is_synchronous = state.synchronous;
         drop(state);
         if is_synchronous {
-            // The event of joining is this library's to acknowledge: librdmacm, which does not, waits for ever.
+            // The event of joining is this library's to acknowledge. librdmacm does not, and waits for ever.
             acknowledge_last(&own);
         }
         member.unacknowledged.wait("rdma_leave_multicast", own.as_ptr().addr());
         Ok(0)
     })
+}
+
+/// Whether an event is one of joining by this membership.
+fn is_of(parameters: &EventParameters, member: &Membership) -> bool {
+    let EventParameters::Group(_, count) = parameters else { return false };
+    Arc::ptr_eq(count, &member.unacknowledged)
 }

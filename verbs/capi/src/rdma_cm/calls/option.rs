@@ -59,7 +59,7 @@ pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), E
         TYPE_OF_SERVICE => state.options.type_of_service = value as u8,
         ACK_TIMEOUT if value > 31 => return Err(INVALID),
         ACK_TIMEOUT => state.options.ack_timeout = (value != 0).then_some(value as u8),
-        // As in Linux: a port may be shared until it is listened at, and families count until there is a peer.
+        // As in Linux: a port may be shared until a listener has it; families count until there is a peer.
         REUSE_ADDRESS if state.stage == Stage::Idle || value != 0 && state.stage != Stage::Listening => {
             state.options.reuse_address = value != 0;
             return share_anew(own, &mut state);

@@ -43,8 +43,8 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     Ok(())
 }
 
-/// Has the identifier get the port of an address, or one that is free if that is 0, in this process and on the
-/// devices.
+/// Has the identifier get the port of an address, or one that is free if that is 0, in this process and on
+/// the devices.
 fn claim(id: &Arc<Id>, state: &State, address: &mut SocketAddr) -> Result<Vec<(usize, BindingId)>, Errno> {
     let (space, options) = (id.port_space(), &state.options);
     if (1..FIRST_OF_ALL).contains(&address.port()) && !may_bind_low_ports() {
@@ -134,8 +134,8 @@ fn is_of_one_family(address: SocketAddr, chosen: Option<bool>) -> bool {
     chosen.unwrap_or_else(|| address.is_ipv4() || host_wants_one())
 }
 
-/// The errno when another process has the port: as in Linux, an address is in use, and all addresses together are
-/// not available.
+/// The errno when another process has the port: as in Linux, an address is in use, and all addresses together
+/// are not available.
 fn taken(address: &SocketAddr, error: ConnectionError) -> Errno {
     let in_use = Errno::from(error);
     match in_use {

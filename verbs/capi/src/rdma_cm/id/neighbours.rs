@@ -1,6 +1,6 @@
-//! Identifiers that look for the host of their peer: as in Linux, an address is resolved when the kernel knows
-//! where the next hop on the way is, and is an error when a time limit passes before. A thread waits for that
-//! while there are such identifiers.
+//! Identifiers that look for the host of their peer: as in Linux, an address is resolved when the kernel
+//! knows where the next hop on the way is, and is an error when a time limit passes before. A thread waits
+//! for that while there are such identifiers.
 
 use std::mem;
 use std::net::SocketAddr;

@@ -121,8 +121,8 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
     Ok((attr, mask))
 }
 
-/// Whether a queue pair can get ready for a connection in this state: that of a connection that is over cannot,
-/// as in Linux.
+/// Whether a queue pair can get ready for a connection in this state: that of a connection that is over
+/// cannot, as in Linux.
 const fn has_attributes(state: DeviceState) -> bool {
     !matches!(
         state,

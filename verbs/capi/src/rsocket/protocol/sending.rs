@@ -71,8 +71,8 @@ impl Sending {
         self.buffers = [first, RemoteBuffer::default()];
     }
 
-    /// The peer grants messages up to a number, by a message that wrote so many bytes: those of the next entry,
-    /// if any.
+    /// The peer grants messages up to a number, by a message that wrote so many bytes: those of the next
+    /// entry, if any.
     ///
     /// No other entry is looked at: the device may be in the middle of writing it, for a message that is not
     /// complete. Read then, it has the key of nothing.
