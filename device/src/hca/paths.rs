@@ -33,7 +33,12 @@ impl<'a> Paths<'a> {
     /// The path of an address vector from a queue pair to another one.
     fn path(&mut self, vector: &AddressVector, local: Qpn, remote: Qpn) -> Result<Path, ResourceError> {
         let mut path = address_handle::resolve(vector, self.ports)?;
-        let computed = source_port::of_connection(path.flow_label, local, remote);
+        let peer = Peer { address: path.flow.destination, process: remote.process() };
+        let computed = match path.flow_label {
+            // One batch in a ring carries the packets of many connections.
+            0 if self.port.gathers_flows(peer) => source_port::FIRST,
+            label => source_port::of_connection(label, local, remote),
+        };
         path.flow.source_port = computed;
         let given = self.port.source_port(self.now_ns, &path.flow);
         path.flow.source_port = given;

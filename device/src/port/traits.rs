@@ -52,6 +52,13 @@ pub trait Port: Send {
         flow.source_port
     }
 
+    /// Whether packets of many connections to this peer go together where they have one source port, and no
+    /// network is on the way that would spread them by it.
+    fn gathers_flows(&self, peer: Peer) -> bool {
+        let _ = peer;
+        false
+    }
+
     /// What fits in a batch to this peer, and the peer's receive buffer.
     fn limits(&self, peer: Peer) -> PortLimits;
 
@@ -192,6 +199,10 @@ impl<L: PortLayer> Port for L {
 
     fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
         self.below_mut().source_port(now_ns, flow)
+    }
+
+    fn gathers_flows(&self, peer: Peer) -> bool {
+        self.below().gathers_flows(peer)
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {

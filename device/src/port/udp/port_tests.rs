@@ -244,8 +244,8 @@ fn a_source_port_that_another_program_has_taken_since_is_left_for_the_roce_port(
         Path { flow: Flow { source_port, ..path.flow }, ..path }
     });
     first.flow.source_port = a.source_port(0, &first.flow);
-    // Idle since; its place goes to another one, and its port to another program.
-    second.flow.source_port = a.source_port(u64::MAX, &second.flow);
+    // It has sent nothing yet, and another program takes the port.
+    second.flow.source_port = a.source_port(0, &second.flow);
     assert_ne!(first.flow.source_port, second.flow.source_port);
     let _thief = std::net::UdpSocket::bind(("127.0.0.1", first.flow.source_port)).unwrap();
     let bytes = sealed(&first.flow);

@@ -4,7 +4,8 @@
 //! socket sends from the port that it is bound to. Nothing is received here: answers go to the RoCE port, and
 //! what comes all the same is dropped by the kernel.
 //!
-//! **A bounded number.** A descriptor is kept for each port, up to a limit. Beyond it a port that sent
+//! **A bounded number.** A port that sends has a descriptor, up to a limit: flows that go through rings need
+//! none. Beyond it a port that sent
 //! nothing for a while gives its place to a new one, and is opened again when it sends again; where all send,
 //! flows share the ports that are there.
 
@@ -65,7 +66,7 @@ impl Senders {
         }
         (0..ATTEMPTS)
             .map(|attempt| wanted.wrapping_add(attempt.wrapping_mul(STEP)) | source_port::FIRST)
-            .find(|&port| self.open(now_ns, source, port))
+            .find(|&port| self.bind(source, port).is_some())
     }
 
     /// The socket to send with from a port that was reserved. It may have been closed since. None: another
@@ -88,17 +89,21 @@ impl Senders {
         self.open.get(&(source, port)).map(|sender| sender.socket.as_raw_fd())
     }
 
-    fn open(&mut self, now_ns: u64, source: IpAddr, port: u16) -> bool {
+    fn open(&mut self, now_ns: u64, source: IpAddr, port: u16) {
+        if let Some(socket) = self.bind(source, port) {
+            self.open.insert((source, port), Sender { socket, used_ns: now_ns });
+        }
+    }
+
+    fn bind(&self, source: IpAddr, port: u16) -> Option<Socket> {
         if self.limit == 0 {
-            return false;
+            return None;
         }
         let scope_id = Scopes::default().scope_id(source, source);
         let name = socket::destination(false, source, port, scope_id);
         // The processes of a user share these ports, too: two ends on one address compute the same one.
         let sharing = Sharing { reuse_port: true, reuse_address: false };
-        let Ok(socket) = socket::open_sender(name, self.buffer_bytes, sharing) else { return false };
-        self.open.insert((source, port), Sender { socket, used_ns: now_ns });
-        true
+        socket::open_sender(name, self.buffer_bytes, sharing).ok()
     }
 
     /// Closes the port that has sent nothing for longest, if it may be closed.
@@ -151,9 +156,11 @@ mod tests {
         let own = address(1);
         assert_eq!(senders.reserve(0, own, 0xc123), Some(0xc123));
         assert_eq!(senders.reserve(0, own, 0xc123), Some(0xc123));
-        assert_eq!(senders.count(), 1, "flows with one port share a socket");
+        assert_eq!(senders.count(), 0, "a flow that has sent nothing needs no descriptor");
         assert_eq!(senders.reserve(0, own, 4791), None, "it is not one of the range");
         assert!(senders.socket(0, own, 0xc123).is_some());
+        assert_eq!(senders.socket(0, own, 0xc123), senders.socket(1, own, 0xc123));
+        assert_eq!(senders.count(), 1, "flows with one port share a socket");
     }
 
     #[test]
@@ -174,6 +181,7 @@ mod tests {
         let [a, b, c] = [0xc100, 0xc101, 0xc102];
         assert_eq!(senders.reserve(1, own, a), Some(a));
         assert_eq!(senders.reserve(2, own, b), Some(b));
+        assert!(senders.socket(1, own, a).is_some() && senders.socket(2, own, b).is_some());
         let shared = senders.reserve(3, own, c).unwrap();
         assert!([a, b].contains(&shared), "{shared:#x}");
         assert_eq!(senders.reserve(4, own, c), Some(shared), "the same one each time");
@@ -182,6 +190,7 @@ mod tests {
         // The first one is idle by then, the second one is not.
         assert!(senders.socket(IDLE_NS, own, b).is_some());
         assert_eq!(senders.reserve(IDLE_NS + 1, own, c), Some(c));
+        assert!(senders.socket(IDLE_NS + 1, own, c).is_some());
         assert_eq!(senders.count(), 2);
         // A flow that was idle goes on from its port.
         assert!(senders.socket(IDLE_NS + 2, own, a).is_some());

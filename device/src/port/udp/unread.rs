@@ -1,7 +1,7 @@
 //! What lies unread in the UDP sockets of this network namespace, as the kernel tells it.
 //!
-//! Processes that keep their UDP ports to themselves share no files that would say whether one of them has had
-//! a processor. But a process that has not taken what was sent to it cannot have answered.
+//! Processes that keep their UDP ports to themselves share no files that would say whether one of them has
+//! had a processor. But a process that has not taken what was sent to it cannot have answered.
 
 use std::fs;
 use std::net::IpAddr;
@@ -26,8 +26,8 @@ fn name_of(address: IpAddr, port: u16) -> String {
     format!("{}:{port:04X}", words.collect::<String>())
 }
 
-/// The columns of a line are its number, the local and the remote address, the state, and the bytes that wait to
-/// be sent and to be received.
+/// The columns of a line are its number, the local and the remote address, the state, and the bytes that wait
+/// to be sent and to be received.
 fn is_unread_in(table: &str, name: &str) -> bool {
     table.lines().skip(1).any(|line| {
         let mut columns = line.split_ascii_whitespace().skip(1);

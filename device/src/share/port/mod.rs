@@ -285,6 +285,10 @@ impl<M: Medium> Port for SharedPort<M> {
         self.medium.source_port(now_ns, flow)
     }
 
+    fn gathers_flows(&self, peer: Peer) -> bool {
+        self.same_host.is_on() && self.backlog.as_ref().is_some_and(|backlog| backlog.find(peer).is_some())
+    }
+
     fn limits(&self, peer: Peer) -> PortLimits {
         self.limits_of_ring(peer).unwrap_or_else(|| self.medium.limits(peer))
     }
