@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::program::find;
+use super::search::find;
 
 /// Commands that are followed from one to the next, at most.
 const MOST_STEPS: usize = 8;
