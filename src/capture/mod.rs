@@ -297,6 +297,7 @@ mod tests {
         // RC RDMA WRITE Only: an RETH behind the BTH, and no payload.
         write[28] = 0x0a;
         write[29] = 0;
+        write.truncate(40);
         write.resize(28 + 12 + 16 + 4, 0x11);
         write[2..4].copy_from_slice(&60_u16.to_be_bytes());
         write[24..26].copy_from_slice(&40_u16.to_be_bytes());

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::program::find;
+use super::search::find;
 
 /// Commands that are followed from one to the next, at most.
 const MOST_STEPS: usize = 8;
@@ -129,7 +129,7 @@ fn script(path: &Path) -> Option<Vec<u8>> {
 
 /// The names of the commands of a shell's text, as far as they are plain words.
 fn commands(text: &[u8]) -> Vec<OsString> {
-    let ends = |byte: &u8| matches!(byte, b'\n' | b';' | b'&' | b'|' | b'(' | b')');
+    let ends = |byte: &u8| matches!(byte, b';' | b'&' | b'|' | b'(' | b')');
     let command = |part: &[u8]| -> Option<OsString> {
         let named = |word: &&[u8]| {
             !BEFORE_COMMANDS.iter().any(|before| *word == before.as_bytes()) && !word.contains(&b'=')
@@ -138,7 +138,18 @@ fn commands(text: &[u8]) -> Vec<OsString> {
         let is_plain = word.iter().all(|byte| byte.is_ascii_alphanumeric() || b"./_-+,%@".contains(byte));
         is_plain.then(|| OsStr::from_bytes(word).to_owned())
     };
-    text.split(ends).filter(|part| !part.trim_ascii().starts_with(b"#")).filter_map(command).collect()
+    let lines = text.split(|byte| *byte == b'\n').map(without_comment);
+    lines.flat_map(|line| line.split(ends)).filter_map(command).collect()
+}
+
+/// A line up to a `#` that begins a word.
+fn without_comment(line: &[u8]) -> &[u8] {
+    let begins = |at: &usize| {
+        let before = at.checked_sub(1).and_then(|before| line.get(before));
+        line.get(*at) == Some(&b'#') && before.is_none_or(u8::is_ascii_whitespace)
+    };
+    let end = (0..line.len()).find(begins).unwrap_or(line.len());
+    line.get(..end).unwrap_or(line)
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -9,6 +9,7 @@ mod own;
 mod preload;
 mod program;
 pub(crate) mod record;
+mod search;
 mod sysfs;
 
 use std::ffi::OsString;

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::program;
+use super::search::find;
 
 /// This program's file. Without /proc, which some containers lack, it is where a shell would have found it.
 ///
@@ -26,7 +26,7 @@ pub(crate) fn own_program() -> Result<PathBuf, String> {
 
 /// The file of a program that was called by this name, without links in its name.
 fn called_as(name: &OsStr) -> Option<PathBuf> {
-    let found = program::find(name).ok()?;
+    let found = find(name).ok()?;
     found.canonicalize().ok()
 }
 

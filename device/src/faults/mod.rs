@@ -38,6 +38,7 @@ mod timed;
 mod traffic;
 mod trigger;
 mod waits;
+mod when;
 mod wire;
 
 pub use action::{Delay, Fault};

@@ -10,58 +10,15 @@ use super::completion_events::{CompletionEventRule, RecordedCompletionEvent};
 use super::completions::{CompletionFate, CompletionFault, CompletionKey, CompletionRule};
 use super::identity::{PacketClass, PacketKey};
 use super::incident::Incident;
-use super::reach::{check_selector, disjoint};
 use super::rejection::RejData;
 use super::select::PacketSelector;
 use super::trigger::Trigger;
+pub use super::when::{Bursts, Steps, When};
 
 /// The name of the rule that `--loss` stands for.
 const LOSS: &str = "loss";
 /// What to do about a rule that is not there.
 const KNOWN_RULE: &str = "write the name of a rule of the plan";
-/// All of a million.
-const ALWAYS_PPM: u32 = 1_000_000;
-
-/// Every `step`-th of what a rule is about, from the first to the last, counted from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steps {
-    /// The first.
-    pub first: u64,
-    /// The last.
-    pub last: u64,
-    /// From one to the next, at least 1.
-    pub step: u64,
-}
-
-impl Steps {
-    pub(super) const fn has(self, ordinal: u64) -> bool {
-        let step = if self.step == 0 { 1 } else { self.step };
-        ordinal >= self.first && ordinal <= self.last && (ordinal - self.first).is_multiple_of(step)
-    }
-}
-
-/// Good and bad stretches (the model of Gilbert and Elliott): the rule applies in bad ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bursts {
-    /// How likely a bad stretch begins with a packet, in parts per million.
-    pub begin_ppm: u32,
-    /// How likely it ends with a packet, in parts per million.
-    pub end_ppm: u32,
-}
-
-/// When a rule applies to what it is about: if all conditions hold. What a rule is about is counted along one
-/// kind of traffic (requests, answers, ACKs, NAKs) of one connection of one queue pair.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct When {
-    /// To these.
-    pub steps: Option<Steps>,
-    /// To so many of a million, by chance.
-    pub chance_ppm: Option<u32>,
-    /// In bad stretches.
-    pub bursts: Option<Bursts>,
-    /// At most so often.
-    pub times: Option<u64>,
-}
 
 /// What a rule does, and to what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,7 +294,7 @@ impl FaultPlan {
                         "it waits for rule \"{name}\", which the plan lacks: {KNOWN_RULE}"
                     ));
                 }
-                if self.rules.iter().any(|other| other.name == *name && disjoint(other.tag(), rule.tag())) {
+                if self.rules.iter().any(|other| other.name == *name && other.is_of_other_processes(rule)) {
                     return wrong(format!(
                         "it waits for rule \"{name}\", which is about processes of another tag, and rules \
                          wait within a process: give both the same tag"
@@ -368,7 +325,7 @@ impl FaultPlan {
             }
             rule.when.check().map_err(wrong)?;
             if let What::Packet(packets) = &rule.what {
-                check_selector(&packets.selector).map_err(wrong)?;
+                packets.selector.check().map_err(wrong)?;
                 check_fault(packets).map_err(wrong)?;
                 packets.check_reach(&rule.when).map_err(wrong)?;
             }
@@ -398,7 +355,7 @@ impl FaultPlan {
 
 impl Rule {
     /// The tag of the processes that it is about, or a pattern of it; `None`: all, or what a report says.
-    fn tag(&self) -> Option<&str> {
+    pub(super) fn tag(&self) -> Option<&str> {
         match &self.what {
             What::Packet(rule) => rule.selector.tag.as_deref(),
             What::Call(rule) => rule.selector.tag.as_deref(),
@@ -450,32 +407,6 @@ impl Rule {
             What::Packet(_) | What::Call(_) | What::CompletionEvent(_) => Vec::new(),
         };
         self.after.iter().chain(until).collect()
-    }
-}
-
-impl When {
-    fn check(&self) -> Result<(), String> {
-        let chances = [self.chance_ppm, self.bursts.map(|bursts| bursts.begin_ppm)];
-        if chances.into_iter().flatten().any(|ppm| ppm > ALWAYS_PPM) {
-            return Err("a chance is more than 100 %: write at most 100%".to_owned());
-        }
-        if chances.contains(&Some(0)) && self.chance_ppm.is_some_and(|ppm| ppm == 0) {
-            return Err("a chance of 0 never applies: remove the rule, or write a chance above 0".to_owned());
-        }
-        if self.bursts.is_some_and(|bursts| bursts.begin_ppm == 0) {
-            return Err("bad stretches with a chance of 0 never begin: write a chance above 0".to_owned());
-        }
-        if self.times == Some(0) {
-            return Err("times = 0 never applies: remove the rule, or write at least 1".to_owned());
-        }
-        match self.steps {
-            Some(Steps { first: 0, .. }) => Err("counting begins with 1: write 1 for the first".to_owned()),
-            Some(Steps { first, last, .. }) if last < first => {
-                Err(format!("from {first} to {last} there is nothing: write the smaller number first"))
-            }
-            Some(Steps { step: 0, .. }) => Err("a step of 0 does not go on: write at least 1".to_owned()),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -15,8 +15,9 @@ use pumice_transport::event::Side;
 use super::action::Fault;
 use super::identity::{PacketClass, PacketService, side_name};
 use super::incident::Incident;
-use super::plan::{FaultPlan, PacketRule, Rule, What, When};
+use super::plan::{FaultPlan, PacketRule, Rule, What};
 use super::select::{PacketSelector, Span};
+use super::when::When;
 
 /// A kind of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +171,7 @@ impl PacketRule {
     fn check_count(&self, left: &[Packets], when: &When) -> Result<(), String> {
         let of_uc = left.iter().all(|one| one.service == PacketService::Uc);
         match self.selector.packet.filter(|_| of_uc) {
-            Some(span) => check_steps(span, when, "packet"),
+            Some(span) => when.check_count(span, "packet"),
             None => Ok(()),
         }
     }
@@ -226,19 +227,60 @@ impl FaultPlan {
     }
 }
 
-/// Whether so many things can be counted.
-///
-/// # Errors
-/// The first that a rule is about is beyond them.
-pub(super) fn check_steps(span: Span, when: &When, field: &str) -> Result<(), String> {
-    let there = span.last.saturating_sub(span.first).saturating_add(1);
-    match when.steps {
-        Some(steps) if steps.first > there => Err(format!(
-            "{field}={span} is {there} at most on each connection, and nth begins with {}: of these there is \
-             none, write nth=1 or leave it out",
-            steps.first
-        )),
-        _ => Ok(()),
+impl PacketSelector {
+    /// What a selector asks for must exist.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let selector = self;
+        let spans = [
+            ("qp", selector.qp),
+            ("connection", selector.connection),
+            ("message", selector.message),
+            ("packet", selector.packet),
+            ("transmission", selector.transmission),
+        ];
+        for (name, span) in spans {
+            if let Some(Span { first, last }) = span
+                && last < first
+            {
+                return Err(format!(
+                    "{name} = {first}..{last} has no number: write the smaller number first"
+                ));
+            }
+        }
+        if selector.transmission.is_some_and(|span| span.last == 0) {
+            return Err("transmission 0 does not exist: transmissions are counted from 1".to_owned());
+        }
+        for class in &selector.opcode {
+            let services = services_of(*class);
+            if !selector.service.is_empty()
+                && !selector.service.iter().any(|service| services.contains(service))
+            {
+                return Err(format!(
+                    "{} is no packet of service {}: it is one of {}",
+                    class.name(),
+                    names(&selector.service),
+                    names(services)
+                ));
+            }
+            if let Some(side) = selector.side
+                && !sides_of(*class).contains(&side)
+            {
+                let sides: Vec<&str> = sides_of(*class).iter().map(|side| side_name(*side)).collect();
+                return Err(format!(
+                    "{} is sent by the {}: write that as side",
+                    class.name(),
+                    sides.join(" or the ")
+                ));
+            }
+        }
+        let repeats = selector.transmission.is_some_and(|span| span.first > 1);
+        if repeats
+            && !selector.service.is_empty()
+            && selector.service.iter().all(|service| service.is_unreliable())
+        {
+            return Err("packets of uc and ud are sent once: transmission 2 does not exist".to_owned());
+        }
+        Ok(())
     }
 }
 
@@ -255,8 +297,15 @@ fn check_tag(tag: Option<&str>) -> Result<(), String> {
     Ok(())
 }
 
+impl Rule {
+    /// Whether no process can be one that both rules are about.
+    pub(super) fn is_of_other_processes(&self, other: &Rule) -> bool {
+        disjoint(self.tag(), other.tag())
+    }
+}
+
 /// Whether no tag is like both, where `*` at the end stands for anything.
-pub(super) fn disjoint(one: Option<&str>, other: Option<&str>) -> bool {
+fn disjoint(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return false };
     // Patterns with a star elsewhere may be about anything.
     let parts = |tag: &'_ str| -> Option<(String, bool)> {
@@ -268,57 +317,6 @@ pub(super) fn disjoint(one: Option<&str>, other: Option<&str>) -> bool {
     };
     let goes_on = |short: &str, is_open: bool, long: &str| is_open && long.starts_with(short);
     one != other && !goes_on(&one, one_is_open, &other) && !goes_on(&other, other_is_open, &one)
-}
-
-/// What a selector asks for must exist.
-pub(super) fn check_selector(selector: &PacketSelector) -> Result<(), String> {
-    let spans = [
-        ("qp", selector.qp),
-        ("connection", selector.connection),
-        ("message", selector.message),
-        ("packet", selector.packet),
-        ("transmission", selector.transmission),
-    ];
-    for (name, span) in spans {
-        if let Some(Span { first, last }) = span
-            && last < first
-        {
-            return Err(format!("{name} = {first}..{last} has no number: write the smaller number first"));
-        }
-    }
-    if selector.transmission.is_some_and(|span| span.last == 0) {
-        return Err("transmission 0 does not exist: transmissions are counted from 1".to_owned());
-    }
-    for class in &selector.opcode {
-        let services = services_of(*class);
-        if !selector.service.is_empty() && !selector.service.iter().any(|service| services.contains(service))
-        {
-            return Err(format!(
-                "{} is no packet of service {}: it is one of {}",
-                class.name(),
-                names(&selector.service),
-                names(services)
-            ));
-        }
-        if let Some(side) = selector.side
-            && !sides_of(*class).contains(&side)
-        {
-            let sides: Vec<&str> = sides_of(*class).iter().map(|side| side_name(*side)).collect();
-            return Err(format!(
-                "{} is sent by the {}: write that as side",
-                class.name(),
-                sides.join(" or the ")
-            ));
-        }
-    }
-    let repeats = selector.transmission.is_some_and(|span| span.first > 1);
-    if repeats
-        && !selector.service.is_empty()
-        && selector.service.iter().all(|service| service.is_unreliable())
-    {
-        return Err("packets of uc and ud are sent once: transmission 2 does not exist".to_owned());
-    }
-    Ok(())
 }
 
 fn names(services: &[PacketService]) -> String {

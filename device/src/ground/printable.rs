@@ -2,7 +2,7 @@
 //!
 //! A terminal obeys control characters: it moves the cursor, hides text, changes the window's title. Marks of
 //! direction make text read as other text. So both are shown as escapes, wherever sentences and tables are
-//! printed, whatever they are made of.
+//! printed.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -5,10 +5,9 @@ use pumice_transport::types::{QpType, WcStatus};
 use super::key::{CompletionClass, CompletionKey, WorkSide};
 use super::status::{can_end, is_of_side, status_name};
 use crate::faults::calls::matches_tag;
-use crate::faults::plan::When;
-use crate::faults::reach::check_steps;
 use crate::faults::select::Span;
 use crate::faults::trigger::Trigger;
+use crate::faults::when::When;
 
 /// Which completions a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,7 +110,7 @@ impl CompletionRule {
     /// # Errors
     /// There are not; the sentence says what to write.
     pub(in crate::faults) fn check_count(&self, when: &When) -> Result<(), String> {
-        self.selector.message.map_or(Ok(()), |span| check_steps(span, when, "message"))
+        self.selector.message.map_or(Ok(()), |span| when.check_count(span, "message"))
     }
 
     /// Whether the rule makes sense.
