@@ -248,7 +248,7 @@ fn can_change_user(name: &str) -> bool {
             return false;
         }
     }
-    let _ = writeln!(std::io::stderr(), "**** SKIPPED: {name}: this process cannot become another user");
+    let _ = writeln!(std::io::stderr(), "**** SKIPPED: {name}: only root, or others with PUMICE_ISOLATED=no");
     false
 }
 

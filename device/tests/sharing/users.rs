@@ -43,7 +43,9 @@ fn can_change_user(name: &str) -> bool {
     if std::env::var_os(NESTED).is_some()
         || !unshare().arg("true").output().is_ok_and(|out| out.status.success())
     {
-        skip(&format!("{name}: only root, or `unshare --map-auto` with subordinate users, can be two users"));
+        skip(&format!(
+            "{name}: only root, or `unshare --map-auto` with PUMICE_ISOLATED=no, can be two users"
+        ));
         return false;
     }
     let own = std::env::current_exe().unwrap();
