@@ -96,11 +96,6 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         ],
     )?;
     let domain = pd.as_ref().map(|pd| pd.handle());
-    let queue = |cq: Option<Arc<Cq>>| match &wanted.spread {
-        // It completes nothing itself.
-        Some((table, _)) => Some(table.cq()),
-        None => cq.map(|cq| cq.queue().handle()),
-    };
     let capacity = wanted_capacity(wanted, context.hca().limits().max_inline_data);
     let room = Room::<Qp>::new();
     let cookie = room.cookie();
@@ -108,8 +103,8 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let (number, capacity) = context.hca().create_qp(&QpInit {
         qp_type,
         pd: domain,
-        send_cq: queue(send_cq),
-        recv_cq: queue(recv_cq),
+        send_cq: queue_of(wanted, send_cq),
+        recv_cq: queue_of(wanted, recv_cq),
         srq: srq.map(|srq| srq.handle()),
         xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(|xrcd| xrcd.handle()),
         capacity,
@@ -148,6 +143,14 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
         pd.tell_thread_of(pointer);
     }
     Ok((pointer, attributes))
+}
+
+/// Where a new queue pair completes. One that spreads its frames completes nothing itself.
+fn queue_of(wanted: &Wanted, cq: Option<Arc<Cq>>) -> Option<Handle> {
+    match &wanted.spread {
+        Some((table, _)) => Some(table.cq()),
+        None => cq.map(|cq| cq.queue().handle()),
+    }
 }
 
 /// The capacity that the program asks for, with room for inline data.

@@ -173,7 +173,7 @@ static void rules_that_are_refused(void)
 	}
 }
 
-/* What fits comes, what does not fit does not, whatever the rule compares. */
+/* What fits comes and what does not fit does not, by each header that a rule compares. */
 static void headers(void)
 {
 	struct ibv_flow *flow = rule_to(b, 2, 0);
