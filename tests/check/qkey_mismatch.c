@@ -27,7 +27,10 @@ int main(void)
 	struct ibv_qp_attr rtr = rtr_attributes(ends.here, 0);
 	struct ibv_ah *ah = ibv_create_ah(ends.pd, &rtr.ah_attr);
 	MUST(ah);
-	MUST(!post_receive(&ends, ends.there));
+	/* The first 40 bytes are for the header. */
+	struct ibv_sge into = {.addr = (uintptr_t)memory + 128, .length = 48, .lkey = ends.mr->lkey};
+	struct ibv_recv_wr receive = {.sg_list = &into, .num_sge = 1}, *bad_receive;
+	MUST(!ibv_post_recv(ends.there, &receive, &bad_receive));
 	struct ibv_sge sge;
 	struct ibv_send_wr wr = request(&ends, &sge, IBV_WR_SEND, IBV_SEND_SIGNALED), *bad;
 	wr.wr.ud.ah = ah;
