@@ -303,7 +303,7 @@ fn a_check_knows_the_objects_of_each_device() {
     let output = pumice(&folder, &words).arg(&fixed).output().expect("the program can be run");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("nothing was found"), "{said}");
-    // It leaves objects, and does nothing else that is wrong.
+    // It leaves objects, and gives a queue pair the completion queue of another device, which is refused.
     let several = compile("several", &folder).expect("there is a compiler");
     let own = addresses(3);
     let words = ["check", "--devices", "3", "--addr", &own, "--check-report", file, "--"];
@@ -311,7 +311,10 @@ fn a_check_knows_the_objects_of_each_device() {
     let document: Value =
         serde_json::from_str(&fs::read_to_string(&report).expect("a report")).expect("JSON");
     let found = document["findings"].as_array().expect("findings are a list");
-    assert!(found.iter().all(|one| one["kind"] == "objects-left" && is_of_a_device(one)), "{document}");
+    let (of_another, left): (Vec<_>, Vec<_>) =
+        found.iter().partition(|one| one["kind"] == "object-of-other-context");
+    assert_eq!(of_another.iter().map(|one| &one["count"]).collect::<Vec<_>>(), [1], "{document}");
+    assert!(left.iter().all(|one| one["kind"] == "objects-left" && is_of_a_device(one)), "{document}");
     fs::remove_dir_all(&folder).expect("a folder of ours");
 }
 

@@ -65,7 +65,7 @@ fn decode_cut(link: LinkType, frame: &Frame<'_>) -> Decoded {
     let Ok(datagram) = decapsulate(link, &whole) else { return Decoded::Cut };
     // Where the payload begins in the frame.
     let begin = (datagram.payload.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-    let kept = frame.bytes.len().checked_sub(begin).unwrap_or_default().min(datagram.payload.len());
+    let kept = frame.bytes.len().saturating_sub(begin).min(datagram.payload.len());
     if datagram.flow.destination_port != ROCE_PORT {
         return if frame.bytes.len() < begin { Decoded::Cut } else { Decoded::Other };
     }

@@ -152,7 +152,9 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<Vec<DeviceDescript
     let described = settings.device_descriptions(&profile, &found).map_err(refuse)?;
     let ports = |device: &DeviceDescription| if device.second_port.is_some() { 2 } else { 1 };
     let devices: Vec<_> = described.iter().map(|device| (device.name.as_str(), ports(device))).collect();
-    plan.without_effect_on(&devices).iter().for_each(|sentence| complain(sentence));
+    for sentence in plan.without_effect_on(&devices) {
+        complain(&sentence);
+    }
     for device in &described {
         if let (Some(topology), Some(file)) = (&topology, &settings.topology) {
             let gids = device.gid_entries(&found).map_err(refuse)?;

@@ -61,6 +61,7 @@ const LINUX_EDGES: &[&str] = &[
     "device/src/share/places.rs",
     "device/src/share/process.rs",
     "device/src/share/system/real.rs",
+    "device/src/port/udp/unread.rs",
     "device/src/share/system/ring_pages.rs",
     "device/src/sysfs/contents.rs",
     "device/src/sysfs/netlink.rs",

@@ -50,6 +50,8 @@ impl GidEntry {
 
 /// Places that the files of sysfs show although they are empty, and whose moves these files follow.
 pub const SHOWN_GIDS: usize = 8;
+/// Highest index that the first address may have: its place is among those that files of sysfs show.
+pub const MAX_FIRST_INDEX: u32 = SHOWN_GIDS as u32 - 1;
 
 /// Places that a sentence lists.
 const MOST_LISTED: usize = 6;

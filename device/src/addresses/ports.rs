@@ -64,7 +64,7 @@ impl DevicePort {
         self.gids.iter().any(|(_, entry)| entry.carrier)
     }
 
-    /// This is its longest path MTU, whatever its interface carries.
+    /// This is its longest path MTU, not what its interface carries.
     pub(crate) fn choose_mtu(&mut self, mtu: Option<Mtu>) {
         self.chosen_mtu = mtu;
         self.active_mtu = mtu.unwrap_or(self.active_mtu);

@@ -79,8 +79,8 @@ pub enum Incident {
         /// Its place from now on; what was there takes the other one.
         to: u32,
     },
-    /// The network's addresses lead to another adapter, as when the active part of a bond fails: GID_CHANGE, and
-    /// RDMA_CM_EVENT_ADDR_CHANGE of each identifier on the device. Packets go on as before.
+    /// The network's addresses lead to another adapter, as when the active part of a bond fails: GID_CHANGE,
+    /// and RDMA_CM_EVENT_ADDR_CHANGE of each identifier on the device. Packets go on as before.
     AddrChange {
         /// Which port of the device, from 1.
         port: u8,

@@ -18,6 +18,26 @@ use crate::objects::completion_queue::CompletionQueue;
 use crate::port::Peer;
 use crate::resources::{MappingCheckPolicy, QpSetup};
 
+/// Checks a change of state and attributes before anything of it is done.
+///
+/// # Errors
+/// Which attribute is missing, not allowed or wrong, or which place of the GID table is empty.
+fn check_transition(
+    ports: &Ports,
+    qp: &QueuePair,
+    attributes: &QpAttributes,
+    mask: AttributeMask,
+    limits: &ModifyLimits,
+) -> Result<(), HcaError> {
+    let qpn = qp.context().qpn;
+    let checked = pumice_transport::qp::transition::check(qp.qp_type(), qp.state(), attributes, mask, limits);
+    checked.map_err(|error| match empty_place(ports, attributes, &error) {
+        Some(empty) => HcaError::Entry { qpn, error: empty },
+        None => HcaError::Modify { qpn, error },
+    })?;
+    Ok(())
+}
+
 /// What to make a queue pair of (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]
 pub struct QpInit {
@@ -158,11 +178,7 @@ impl Hca {
         let limits = self.modify_limits(&engine.resources.ports, port);
         let takes_path = mask.contains(AttributeMask::AV) && qp_type.is_connected();
         // Checked first: a missing attribute is said before an address vector is looked at.
-        pumice_transport::qp::transition::check(qp_type, entry.qp.state(), attributes, mask, &limits)
-            .map_err(|error| match empty_place(&engine.resources.ports, attributes, &error) {
-                Some(empty) => in_entry(empty),
-                None => HcaError::Modify { qpn, error },
-            })?;
+        check_transition(&engine.resources.ports, &entry.qp, attributes, mask, &limits)?;
         if self.port_count > 1 {
             check_paths_port(&entry.qp, attributes, mask, port_num).map_err(in_entry)?;
         }
@@ -196,9 +212,7 @@ impl Hca {
             }
             engine.resources.put_at_port(qpn, port_num);
         }
-        if let (true, Some(ethernet)) = (qp_type.is_raw(), &mut engine.resources.ethernet) {
-            ethernet.put(qpn, port_num);
-        }
+        engine.resources.put_frames_at(qpn, qp_type, port_num);
         if state == QpState::Reset {
             entry.posted_sends = 0;
             engine.resources.reset_qp(qpn);

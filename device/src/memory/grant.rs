@@ -54,6 +54,11 @@ impl Backing {
     pub(super) fn of(access: Access) -> Backing {
         if access.contains(Access::ON_DEMAND) { Backing::OnDemand } else { Backing::Mapped }
     }
+
+    /// Whether it is there as long as the program leaves it there.
+    pub(super) const fn stays_mapped(self) -> bool {
+        matches!(self, Backing::Mapped | Backing::File)
+    }
 }
 
 /// What lives as long as a region is registered.

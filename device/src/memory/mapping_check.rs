@@ -5,9 +5,9 @@ use super::on_demand;
 /// How a copy treats memory that is registered and may be unmapped.
 ///
 /// Programs are known to unmap memory first, and to destroy the queue pair that would receive into it and the
-/// registration afterwards (UCX does so with datagrams). Hardware holds the pages; here such a copy is a fault,
-/// which the guard of copies ends if the program lets it. A copy that asks the kernel needs no guard, at the
-/// price of a system call.
+/// registration afterwards (UCX does so with datagrams). Hardware holds the pages; here such a copy is a
+/// fault, which the guard of copies ends if the program lets it. A copy that asks the kernel needs no guard,
+/// at the price of a system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MappingCheck {
     /// The memory is taken to be mapped.

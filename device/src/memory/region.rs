@@ -295,7 +295,7 @@ impl RegionTable {
             return Err(ResourceError::invalid("a memory window was given where a memory region belongs"));
         };
         let Grant { pd, address, length, iova, access, backing, .. } = entry.grant;
-        let stays_mapped = backing == Backing::Mapped;
+        let stays_mapped = backing.stays_mapped();
         Ok(RegionInfo { pd, address, length, iova, access, bound_windows, stays_mapped })
     }
 

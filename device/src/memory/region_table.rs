@@ -3,7 +3,7 @@
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, MemoryFault, Sge};
 
-use super::grant::{Backing, Entry, Grant, Kind};
+use super::grant::{Entry, Grant, Kind};
 use crate::ground::error::ResourceError;
 use crate::ground::random::Random;
 use crate::ground::table::{Handle, Table, check_room};
@@ -179,9 +179,11 @@ impl RegionTable {
         Ok(grant)
     }
 
-    /// Whether a key opens memory that stays mapped, so that a store which is right now is right later.
+    /// Whether a key opens memory that stays mapped, so that a store which is right now is right later. A page
+    /// of the program's that goes meanwhile, with the end of a file or because the program unmaps it, takes the
+    /// data with it.
     pub(crate) fn stays_mapped(&self, key: u32) -> bool {
-        self.by_key(key).is_some_and(|entry| entry.grant.backing == Backing::Mapped)
+        self.by_key(key).is_some_and(|entry| entry.grant.backing.stays_mapped())
     }
 
     #[inline]

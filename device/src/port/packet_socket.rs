@@ -157,7 +157,7 @@ unsafe fn told_beside(message: &libc::msghdr) -> Option<libc::tpacket_auxdata> {
         while let Some(header) = next.as_ref() {
             let bytes = libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as u32) as usize;
             let is_it = header.cmsg_level == libc::SOL_PACKET && header.cmsg_type == libc::PACKET_AUXDATA;
-            if is_it && header.cmsg_len as usize >= bytes {
+            if is_it && header.cmsg_len >= bytes as _ {
                 return Some(libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned());
             }
             next = libc::CMSG_NXTHDR(message, next);

@@ -1,7 +1,7 @@
 //! How far a profile may go: what the device can hold, and what verbs can report.
 
-use super::port::MAX_FIRST_GID_INDEX;
 use super::{DeviceProfile, Profile};
+use crate::addresses::gid_table::MAX_FIRST_INDEX;
 use crate::addresses::ports::MAX_PORTS;
 use crate::settings::check_device_name;
 
@@ -35,7 +35,7 @@ pub fn ranges(profile: &Profile) -> [Range; 27] {
         range("page_size_cap", profile.page_size_cap, 0x1000, u64::MAX),
         range("ack_delay", profile.ack_delay.into(), 0, 31),
         range("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
-        range("port.first_gid_index", profile.port.first_gid_index.into(), 0, MAX_FIRST_GID_INDEX.into()),
+        range("port.first_gid_index", profile.port.first_gid_index.into(), 0, MAX_FIRST_INDEX.into()),
         range("limits.max_pd", limits.max_pd.into(), 1, 1 << 24),
         range("limits.max_mr", limits.max_mr.into(), 1, (1 << 24) - 1),
         range("limits.max_dm_size", limits.max_dm_size, 0, 1 << 30),

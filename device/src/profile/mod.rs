@@ -21,6 +21,6 @@ pub use congestion::{Algorithm, CongestionProfile, Preset};
 pub use description::{Atomics, Profile};
 pub use device::{DevicePortProfile, DeviceProfile};
 pub use devices::{DeviceDescription, PortDescription};
-pub use port::{MAX_FIRST_GID_INDEX, PortProfile, Speed, Width};
+pub use port::{PortProfile, Speed, Width};
 pub use reading::BUILT_IN;
 pub(crate) use reading::sentence;

@@ -6,9 +6,6 @@ use serde::{Deserialize, Deserializer, de};
 use crate::addresses::pkey_table::PkeyTable;
 pub use crate::ground::link_rate::{Speed, Width};
 
-/// Highest index of the first address: sysfs shows this place, empty or not.
-pub const MAX_FIRST_GID_INDEX: u32 = 7;
-
 /// The port of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -1,6 +1,7 @@
 //! Raw packet queue pairs: what their protocol sees of Ethernet.
 
 use pumice_transport::host::{FrameData, FrameError, QpContext};
+use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::tables::Resources;
@@ -49,6 +50,13 @@ impl Resources {
             count => Err(ResourceError::busy(format!(
                 "queue pair {qpn} has {count} flow rules; destroy them first"
             ))),
+        }
+    }
+
+    /// The frames of a raw packet queue pair leave and arrive at this port. Other queue pairs have none.
+    pub(crate) fn put_frames_at(&mut self, qpn: Qpn, qp_type: QpType, port_num: u8) {
+        if let (true, Some(ethernet)) = (qp_type.is_raw(), &mut self.ethernet) {
+            ethernet.put(qpn, port_num);
         }
     }
 

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use fnv::FnvHasher;
 
+use crate::addresses::gid_table::MAX_FIRST_INDEX;
 use crate::ground::quantity::size;
-use crate::profile::MAX_FIRST_GID_INDEX;
 
 pub use crate::ground::link_words::{LinkSettings, WaySettings};
 pub use crate::ground::probability::probability_ppm;
@@ -344,8 +344,8 @@ fn wire(value: String) -> Result<Wire, SettingError> {
 }
 
 fn gid_index(value: &str) -> Result<u32, SettingError> {
-    let index = value.parse().ok().filter(|index| *index <= MAX_FIRST_GID_INDEX);
-    let problem = || format!("the index of the first address is 0 to {MAX_FIRST_GID_INDEX}");
+    let index = value.parse().ok().filter(|index| *index <= MAX_FIRST_INDEX);
+    let problem = || format!("the index of the first address is 0 to {MAX_FIRST_INDEX}");
     index.ok_or_else(|| SettingError::new(GID_INDEX, value, problem()))
 }
 

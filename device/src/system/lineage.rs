@@ -20,6 +20,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::ptr;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// A page, as large as the kernel of the processor may have them: it is wiped as a whole.
@@ -130,6 +131,15 @@ fn notice_forks() {
         libc::madvise(page, size_of::<Page>(), libc::MADV_WIPEONFORK);
         libc::pthread_atfork(None, None, Some(forked));
     }
+}
+
+/// For a [`PerProcess`] of something that is done once: a child need not do again what its parent has done.
+pub fn once(parents: Option<&'static Once>) -> Once {
+    let own = Once::new();
+    if parents.is_some_and(Once::is_completed) {
+        own.call_once(|| ());
+    }
+    own
 }
 
 /// What this process keeps for itself: a forked child makes it anew.

@@ -1,6 +1,6 @@
 //! What the device asks of the operating system outside of its ports and of `share`: interfaces, neighbours,
-//! capabilities, forks, descriptors that wake threads, system calls that are no cancellation points, files that
-//! people ask for.
+//! capabilities, forks, descriptors that wake threads, system calls that are no cancellation points, files
+//! that people ask for.
 
 pub mod cancellation;
 pub mod capability;

@@ -154,10 +154,9 @@ impl OutputFile {
             self.take_back(written - kept);
         }
         drop(held);
-        result.map_err(|error| {
+        result.inspect_err(|error| {
             self.ended = Some(error.kind());
-            self.tell(&error, "ends here");
-            error
+            self.tell(error, "ends here");
         })
     }
 

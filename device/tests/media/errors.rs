@@ -364,21 +364,18 @@ fn local_errors(table: &mut Table) {
 
 /// Datagrams that are not heard. A good one behind them proves that they have been looked at.
 fn datagrams(table: &mut Table) {
-    let cases = [("a wrong Q_Key", QKEY ^ 1, 0, 48), ("too short a receive", QKEY, 100, 139)];
-    for (name, qkey, length, receive) in cases {
+    // The last datagram of each case fits into the first receive, whose room is 99 bytes behind the header.
+    let cases =
+        [("a wrong Q_Key", [(QKEY ^ 1, 8), (QKEY, 8)]), ("too short a receive", [(QKEY, 100), (QKEY, 8)])];
+    for (name, datagrams) in cases {
         let link = table.pair(QpType::Ud, PATIENT);
-        table.post_receive(link, &format!("length={receive}"));
-        table.post_receive(link, "length=200");
-        let sges = [table.a.node.sge(0, length.max(1))];
-        for qkey in [qkey, QKEY] {
+        table.post_receive(link, "length=139");
+        for (qkey, length) in datagrams {
+            let sges = [table.a.node.sge(0, length)];
             let ud = Some(destination(&table.a.node, table.b.ip, link.there, qkey));
-            table.post(
-                link,
-                &SendRequest { ud, ..request(SendOpcode::Send, &sges[..usize::from(length > 0)], 0) },
-            );
+            table.post(link, &SendRequest { ud, ..request(SendOpcode::Send, &sges, 0) });
         }
-        // Behind the message that is too long its queue pair hears nothing.
-        table.judge(name, link, WcStatus::Success, [2, if length > 0 { 2 } else { 1 }]);
+        table.judge(name, link, WcStatus::Success, [2, 1]);
     }
     let link = table.pair(QpType::Ud, PATIENT);
     let sges = [table.a.node.sge(0, 4097)];

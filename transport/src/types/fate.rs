@@ -34,8 +34,8 @@ pub struct Fate {
     /// It is a request for a connection, which is rejected in the peer's name for this reason. It goes with
     /// `lost`.
     pub rejected: Option<u16>,
-    /// It is a request for a connection or of a service id, and its sender gives up at once, as after the last
-    /// time-out. It goes with `lost`.
+    /// It is a request for a connection or of a service id, and its sender gives up at once, as after the
+    /// last time-out. It goes with `lost`.
     pub unanswered: bool,
 }
 

@@ -324,7 +324,7 @@ fn for_type(literal: Literal, qp_type: QpType) -> Literal {
             Literal { opcode: operation | 0xa0, xrc: (!is_response).then_some(SRQN), ..literal }
         }
         QpType::Ud | QpType::Gsi => Literal { opcode: operation | 0x60, deth: Some((QKEY, 7)), ..literal },
-        // No packet of RoCE is for raw packets: whatever comes is left alone.
+        // No packet of RoCE is for raw packets: each is left alone.
         QpType::Rc | QpType::RawPacket => Literal { opcode: operation, ..literal },
     }
 }

@@ -147,7 +147,8 @@ fn each_usual_mistake_has_its_sentence() {
     let missing = "no process of this host has such a queue pair number: its process has ended, or the \
                    sender was told a wrong dest_qp_num";
     assert_eq!(starting("0xfe0123 dropped RC_SEND_ONLY from ", missing), 2, "{all}");
-    assert_eq!(lines.len(), 19 + 8 + 2, "{all}");
+    assert_eq!(starting("0xfe0123 dropped RC_RDMA_READ_REQUEST from ", missing), 2, "{all}");
+    assert_eq!(lines.len(), 19 + 8 + 4, "{all}");
 }
 
 #[test]

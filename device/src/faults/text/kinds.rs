@@ -190,8 +190,8 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "unreachable",
-        does: "the request for a connection (or of a service id) does not leave, and its sender gives up at once, \
-               as after the last time-out: RDMA_CM_EVENT_UNREACHABLE",
+        does: "the request for a connection (or of a service id) does not leave, and its sender gives up at \
+               once, as after the last time-out: RDMA_CM_EVENT_UNREACHABLE",
         fields: &[],
         about: SELECTOR,
         example: "unreachable connection=0 peer=192.0.2.7",
@@ -205,8 +205,8 @@ pub const KINDS: &[Kind] = &[
             (
                 "kind",
                 "cq-error, srq-limit, srq-error, qp-fatal, qp-access-error, path-mig-error, port-down, \
-                 port-up, cable-pull, speed-change, link, link-restore, gid-move, addr-change, lid-change, pkey-change, \
-                 disconnect, device-fatal, unplug, freeze",
+                 port-up, cable-pull, speed-change, link, link-restore, gid-move, addr-change, lid-change, \
+                 pkey-change, disconnect, device-fatal, unplug, freeze",
             ),
             ("cq", "of cq-error: completion queues that the process had made before [default: 0]"),
             ("srq", "of srq-limit and srq-error: shared receive queues made before [default: 0]"),

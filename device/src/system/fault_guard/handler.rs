@@ -8,6 +8,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{call, record, shared};
+use crate::system::lineage::{PerProcess, once};
 
 /// The handlers that were there before ours, which stay for as long as the process lives.
 static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
@@ -17,8 +18,8 @@ static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 ///
 /// A handler that the program installs later is in front of this one ([`sees_faults`]).
 pub(crate) fn watch_faults() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static SEGV: PerProcess<Once> = PerProcess::new(once);
+    SEGV.call_once(|| {
         record::prepare_order();
         install(libc::SIGSEGV, &BEFORE_SEGV);
     });
@@ -27,8 +28,8 @@ pub(crate) fn watch_faults() {
 
 /// From now on files that are shortened do not end the process.
 pub(super) fn watch_bus_errors() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| install(libc::SIGBUS, &BEFORE_BUS));
+    static BUS: PerProcess<Once> = PerProcess::new(once);
+    BUS.call_once(|| install(libc::SIGBUS, &BEFORE_BUS));
 }
 
 /// Copies between two looks at what a thread's faults do: the looks are system calls.
@@ -83,6 +84,10 @@ fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
     }
     // SAFETY: the call above has filled it.
     let old = unsafe { old.assume_init() };
+    // A thread of the parent was about to say that it is installed as this process was forked.
+    if old.sa_sigaction == own_handler() {
+        return;
+    }
     before.store(Box::leak(Box::new(old)), Ordering::Release);
     // SAFETY: all bits 0 are a value of the structure.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };

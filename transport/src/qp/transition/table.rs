@@ -64,33 +64,33 @@ pub const TRANSITIONS: &[Transition] = &[
 
     row(Reset, Init,  &[Ud],          all(&[PKEY, PORT, QKEY]),                           NONE),
     row(Reset, Init,  &[Gsi],         all(&[PKEY, QKEY]),                                 NONE),
-    row(Reset, Init,  RAW,            PORT,                                        NONE),
+    row(Reset, Init,  RAW,            PORT,                                               NONE),
     row(Reset, Init,  CONNECTED,      all(&[PKEY, PORT, ACCESS]),                         NONE),
 
     row(Init,  Init,  DATAGRAM,       NONE,                                               all(&[PKEY, PORT, QKEY])),
     row(Init,  Init,  CONNECTED,      NONE,                                               all(&[PKEY, PORT, ACCESS])),
 
     row(Init,  Rtr,   DATAGRAM,       NONE,                                               all(&[PKEY, QKEY])),
-    row(Init,  Rtr,   RAW,            NONE,                                        NONE),
+    row(Init,  Rtr,   RAW,            NONE,                                               NONE),
     row(Init,  Rtr,   NO_RESPONDER,   PEER,                                               all(&[ALT, ACCESS, PKEY])),
     row(Init,  Rtr,   RESPONDER,      all(&[PEER, READS_IN, RNR_TIMER]),                  all(&[ALT, ACCESS, PKEY])),
 
     row(Rtr,   Rts,   DATAGRAM,       SQ_PSN,                                             all(&[CUR, QKEY])),
-    row(Rtr,   Rts,   RAW,            NONE,                                        CUR),
+    row(Rtr,   Rts,   RAW,            NONE,                                               CUR),
     row(Rtr,   Rts,   &[Uc],          SQ_PSN,                                             all(&[CUR, ALT, ACCESS, MIG])),
     row(Rtr,   Rts,   BOTH,           all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
     row(Rtr,   Rts,   &[XrcInitiator],all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, MIG])),
     row(Rtr,   Rts,   &[XrcTarget],   all(&[TIMEOUT, SQ_PSN]),                            all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 
     row(Rts,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
-    row(Rts,   Rts,   RAW,            NONE,                                        CUR),
+    row(Rts,   Rts,   RAW,            NONE,                                               CUR),
     row(Rts,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
     row(Rts,   Rts,   RESPONDER,      NONE,                                               all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 
     row(Rts,   Sqd,   ALL,            NONE,                                               NOTIFY),
 
     row(Sqd,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
-    row(Sqd,   Rts,   RAW,            NONE,                                        CUR),
+    row(Sqd,   Rts,   RAW,            NONE,                                               CUR),
     row(Sqd,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
     row(Sqd,   Rts,   RESPONDER,      NONE,                                               all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 
@@ -101,7 +101,7 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Sqd,   Sqd,   &[XrcTarget],   NONE,                                               all(&[PORT, AV, TIMEOUT, READS_IN, ALT, ACCESS, PKEY, RNR_TIMER, MIG])),
 
     row(Sqe,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
-    row(Sqe,   Rts,   RAW,            NONE,                                        CUR),
+    row(Sqe,   Rts,   RAW,            NONE,                                               CUR),
     row(Sqe,   Rts,   &[Uc],          NONE,                                               all(&[CUR, ACCESS])),
 
     row(Init,  Reset, ALL,            NONE,                                               NONE),

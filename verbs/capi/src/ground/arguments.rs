@@ -458,8 +458,8 @@ impl<'a, C> Trusted<'a, C> {
     /// The object.
     ///
     /// # Errors
-    /// EINVAL: it is null, or of the process that this one was forked from. ENOENT: the program is checked, and
-    /// has destroyed it.
+    /// EINVAL: it is null, or of the process that this one was forked from. ENOENT: the program is checked,
+    /// and has destroyed it.
     #[inline]
     pub(crate) fn held<T: OfProcess<C = C>>(self) -> Result<&'a T, Errno> {
         permits_trust(self.0)?;

@@ -116,7 +116,7 @@ static void the_program_brings_its_own_queue_pair(void)
 	CLAIM(queue && qp);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
 	int mask;
-	/* As in Linux: without a connection, what every queue pair begins with, whatever state is asked for. */
+	/* As in Linux: without a connection, what every queue pair begins with in any state. */
 	CLAIM(rdma_init_qp_attr(asks, &attr, &mask) == 0 && attr.qp_state == IBV_QPS_RTR);
 	CLAIM(mask == (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 	struct rdma_conn_param says = {.qp_num = qp->qp_num, .retry_count = 7};

@@ -16,6 +16,17 @@
 
 extern char **environ;
 
+/* Newer than the headers of many systems. */
+int export_dm(struct ibv_dm *) __asm__("ibv_dm_export_dmabuf_fd");
+void *alloc_dmah(struct ibv_context *, void *) __asm__("ibv_alloc_dmah");
+int dealloc_dmah(void *) __asm__("ibv_dealloc_dmah");
+/* `struct ibv_dmah_init_attr`: a processing hint alone. */
+static struct {
+	uint32_t comp_mask, cpu_id;
+	uint8_t ph, tph_mem_type;
+} hint = {.comp_mask = 2, .ph = 3};
+static void *dma_handle;
+
 enum { UNDER_WAY = 6, BYTES = 1024 };
 
 static struct ibv_qp *one, *two, *on_srq, *ex_qp, *datagrams;
@@ -80,6 +91,7 @@ static void make_objects(void)
 	CLAIM((ah = ibv_create_ah(pd, &address)));
 	struct ibv_alloc_dm_attr device_memory = {.length = 64};
 	CLAIM((dm = ibv_alloc_dm(ctx, &device_memory)));
+	CLAIM((dma_handle = alloc_dmah(ctx, &hint)));
 	struct ibv_td_init_attr threads = {0};
 	CLAIM((td = ibv_alloc_td(ctx, &threads)));
 	struct ibv_parent_domain_init_attr parent = {.pd = pd, .td = td};
@@ -239,7 +251,10 @@ static const char *verbs(int *left, int run)
 	NONE(ibv_alloc_null_mr, pd)
 	INVALID(ibv_advise_mr, pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1)
 	NONE(ibv_alloc_dm, ctx, &device_memory)
+	CALL(ibv_dm_export_dmabuf_fd, export_dm(dm) == -1 && errno == EINVAL)
 	INVALID(ibv_free_dm, dm)
+	CALL(ibv_alloc_dmah, none(alloc_dmah(ctx, &hint)))
+	CALL(ibv_dealloc_dmah, invalid(dealloc_dmah(dma_handle)))
 	NONE(ibv_reg_dm_mr, pd, dm, 0, 64, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE)
 	NONE(ibv_create_comp_channel, ctx)
 	INVALID(ibv_destroy_comp_channel, spare_channel)

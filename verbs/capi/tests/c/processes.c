@@ -186,11 +186,6 @@ static void destroying_waits_for_threads_with_events(void)
 	CLAIM(rdma_destroy_id(id) == 0);
 	CLAIM(__atomic_load_n(&acknowledged, __ATOMIC_SEQ_CST) == 1);
 	rdma_destroy_event_channel(channel_of_thread);
-	/* What the own thread has in hands is not waited for. */
-	CLAIM(rdma_create_id(active, &id, NULL, RDMA_PS_TCP) == 0);
-	CLAIM(rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 100) == 0);
-	struct rdma_cm_event *event = next(active, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-	CLAIM(rdma_destroy_id(id) == 0 && event->id == id && rdma_ack_cm_event(event) == 0);
 }
 
 int main(void)

@@ -43,7 +43,7 @@ pub(crate) fn fault_report(pattern: &Path) -> io::Result<OutputFile> {
 }
 
 fn say() -> Say {
-    Box::new(|sentence| print_always(sentence))
+    Box::new(print_always)
 }
 
 /// What is written of rules about calls.

@@ -16,13 +16,14 @@ use std::sync::Once;
 
 use pumice_device::memory::guard_copies;
 use pumice_device::settings::Log;
+use pumice_device::system::lineage::{PerProcess, once};
 
 use super::log::log_at;
 
 /// From now on the device knows what the program does to registered memory.
 pub(crate) fn watch_mappings() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static WATCHED: PerProcess<Once> = PerProcess::new(once);
+    WATCHED.call_once(|| {
         guard_copies();
         if let Err(refused) = patch::redirect(&calls::FUNCTIONS) {
             log_at(Log::Debug, || {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use pumice_device::ground::thread::start_without_signals;
+use pumice_device::system::lineage::PerProcess;
 use pumice_device::system::neighbour::{Neighbour, NeighbourChanges, Neighbours};
 use pumice_transport::cm::CmPath;
 
@@ -17,7 +18,7 @@ use super::identifier::{Id, LocalEvent, Stage, State};
 use super::shared::shared_at;
 use crate::ground::errno::Errno;
 use crate::ground::gate::quietly;
-use crate::ground::process::own_process;
+
 use crate::ground::system_call;
 use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED};
 
@@ -71,7 +72,7 @@ pub(crate) fn take_when_found(id: &Arc<Id>, state: &mut State, way: Way, limit: 
     let search = Search { id: Arc::downgrade(id), way, neighbour, until: now + limit, again: now + AGAIN };
     state.stage = Stage::Resolving;
     // Without a thread that waits, the connection request finds out.
-    if let Err(way) = wait_for(search) {
+    if let Some(way) = wait_for(search) {
         way.take(id, state);
     }
 }
@@ -111,39 +112,32 @@ impl Search {
 }
 
 /// The searches of a process, and what wakes the thread that looks after them.
+#[derive(Default)]
 struct Searches {
-    process: u32,
     all: Vec<Search>,
     /// While the thread runs.
     wake: Option<OwnedFd>,
 }
 
-static SEARCHES: Mutex<Searches> = Mutex::new(Searches { process: 0, all: Vec::new(), wake: None });
+static SEARCHES: PerProcess<Mutex<Searches>> = PerProcess::new(|_| Mutex::default());
 
 /// The searches, locked. No identifier may be locked by the thread that looks after them meanwhile.
 fn searches() -> MutexGuard<'static, Searches> {
-    let mut searches = SEARCHES.lock().unwrap_or_else(PoisonError::into_inner);
-    if searches.process != own_process() {
-        // A fork: these are the parent's.
-        let parents =
-            mem::replace(&mut *searches, Searches { process: own_process(), all: Vec::new(), wake: None });
-        mem::forget(parents);
-    }
-    searches
+    SEARCHES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Has a thread look after a search. The way, if there is no thread to be had.
-fn wait_for(search: Search) -> Result<(), Way> {
+fn wait_for(search: Search) -> Option<Way> {
     let mut searches = searches();
     if let Some(wake) = &searches.wake {
         system_call::signal(wake.as_fd());
         searches.all.push(search);
-        return Ok(());
+        return None;
     }
-    let Some(wake) = start() else { return Err(search.way) };
+    let Some(wake) = start() else { return Some(search.way) };
     searches.wake = Some(wake);
     searches.all.push(search);
-    Ok(())
+    None
 }
 
 /// Starts the thread.

@@ -2,14 +2,13 @@
 //! (`cma_check_port`). Other processes are the devices' business.
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pumice_device::system::lineage::PerProcess;
 use pumice_transport::mad::PortSpace;
 
 use crate::ground::errno::Errno;
-use crate::ground::process::own_process;
 
 /// An identifier that has a port.
 #[derive(Debug, Clone, Copy)]
@@ -25,22 +24,13 @@ pub(crate) struct Owner {
 
 type Key = (u16, u16);
 
-struct Owners {
-    process: u32,
-    by_port: BTreeMap<Key, Vec<Owner>>,
-}
+/// Those that have each port.
+type Owners = BTreeMap<Key, Vec<Owner>>;
 
-static OWNERS: Mutex<Owners> = Mutex::new(Owners { process: 0, by_port: BTreeMap::new() });
+static OWNERS: PerProcess<Mutex<Owners>> = PerProcess::new(|_| Mutex::default());
 
 fn owners() -> MutexGuard<'static, Owners> {
-    let mut owners = OWNERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let process = own_process();
-    if owners.process != process {
-        // A fork: these are the parent's.
-        owners.process = process;
-        mem::forget(mem::take(&mut owners.by_port));
-    }
-    owners
+    OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const fn key(space: PortSpace, port: u16) -> Key {
@@ -77,7 +67,7 @@ impl Owner {
 /// Another one has it, and not both share it.
 pub(crate) fn claim(space: PortSpace, owner: Owner) -> Result<(), Errno> {
     let mut owners = owners();
-    let same = owners.by_port.entry(key(space, owner.address.port())).or_default();
+    let same = owners.entry(key(space, owner.address.port())).or_default();
     let mut others = same.iter().filter(|other| !(owner.reuses && other.reuses));
     others.try_for_each(|other| owner.beside(other))?;
     same.push(owner);
@@ -90,7 +80,7 @@ pub(crate) fn claim(space: PortSpace, owner: Owner) -> Result<(), Errno> {
 /// Another one has it, too.
 pub(crate) fn stop_sharing(space: PortSpace, id: usize, port: u16) -> Result<(), Errno> {
     let mut owners = owners();
-    let Some(same) = owners.by_port.get_mut(&key(space, port)) else { return Ok(()) };
+    let Some(same) = owners.get_mut(&key(space, port)) else { return Ok(()) };
     let Some(own) = same.iter().find(|owner| owner.id == id).copied() else { return Ok(()) };
     same.iter().filter(|other| other.id != id).try_for_each(|other| own.beside(other))?;
     same.iter_mut().filter(|owner| owner.id == id).for_each(|owner| owner.reuses = false);
@@ -100,7 +90,7 @@ pub(crate) fn stop_sharing(space: PortSpace, id: usize, port: u16) -> Result<(),
 /// An identifier that is bound says anew how it shares its port.
 pub(crate) fn change(space: PortSpace, id: usize, port: u16, change: impl FnOnce(&mut Owner)) {
     let mut owners = owners();
-    let same = owners.by_port.get_mut(&key(space, port));
+    let same = owners.get_mut(&key(space, port));
     if let Some(own) = same.and_then(|same| same.iter_mut().find(|owner| owner.id == id)) {
         change(own);
     }
@@ -108,16 +98,16 @@ pub(crate) fn change(space: PortSpace, id: usize, port: u16, change: impl FnOnce
 
 /// Whether no identifier has a port.
 pub(crate) fn is_unused(space: PortSpace, port: u16) -> bool {
-    !owners().by_port.contains_key(&key(space, port))
+    !owners().contains_key(&key(space, port))
 }
 
 /// An identifier gives its port back, if it has one.
 pub(crate) fn release(space: PortSpace, id: usize, port: u16) {
     let mut owners = owners();
-    if let Some(same) = owners.by_port.get_mut(&key(space, port)) {
+    if let Some(same) = owners.get_mut(&key(space, port)) {
         same.retain(|owner| owner.id != id);
         if same.is_empty() {
-            owners.by_port.remove(&key(space, port));
+            owners.remove(&key(space, port));
         }
     }
 }

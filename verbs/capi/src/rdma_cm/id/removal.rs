@@ -1,5 +1,5 @@
-//! Devices that are pulled out, or whose addresses move: their identifiers get RDMA_CM_EVENT_DEVICE_REMOVAL or
-//! RDMA_CM_EVENT_ADDR_CHANGE.
+//! Devices that are pulled out, or whose addresses move: their identifiers get RDMA_CM_EVENT_DEVICE_REMOVAL
+//! or RDMA_CM_EVENT_ADDR_CHANGE.
 
 use std::sync::{Arc, Weak};
 
