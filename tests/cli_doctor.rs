@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::{Command, Output};
 
-/// What a shell has first in a network and mount namespace of its own. `$0` is the program, which may lie below a
-/// folder that is covered: what was built stays where it is.
+/// What a shell has first in a network and mount namespace of its own. `$0` is the program, which may lie
+/// below a folder that is covered: what was built stays where it is.
 const BEGIN: &str = r#"
 cd "${0%/*}" && ip link set lo up || exit
 

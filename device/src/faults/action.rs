@@ -68,7 +68,8 @@ pub enum Fault {
         private_data: RejData,
     },
     /// It is a request for a connection or of a service id, which does not leave: its sender gives up at
-    /// once, as if no answer had come until the last time-out. The simulated network loses it and tells nothing.
+    /// once, as if no answer had come until the last time-out. The simulated network loses it and tells
+    /// nothing.
     Unreachable,
     /// Before it leaves, this happens to the device: a reliable queue pair waits until all before it is
     /// acknowledged. A packet of an unreliable service leaves first. The simulated network does nothing.

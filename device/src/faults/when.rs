@@ -83,8 +83,8 @@ impl When {
         let there = span.last.saturating_sub(span.first).saturating_add(1);
         match self.steps {
             Some(steps) if steps.first > there => Err(format!(
-                "{field}={span} is {there} at most on each connection, and nth begins with {}: of these there \
-                 is none, write nth=1 or leave it out",
+                "{field}={span} is {there} at most on each connection, and nth begins with {}: of these \
+                 there is none, write nth=1 or leave it out",
                 steps.first
             )),
             _ => Ok(()),

@@ -179,9 +179,9 @@ impl RegionTable {
         Ok(grant)
     }
 
-    /// Whether a key opens memory that stays mapped, so that a store which is right now is right later. A page
-    /// of the program's that goes meanwhile, with the end of a file or because the program unmaps it, takes the
-    /// data with it.
+    /// Whether a key opens memory that stays mapped, so that a store which is right now is right later. A
+    /// page of the program's that goes meanwhile, with the end of a file or because the program unmaps it,
+    /// takes the data with it.
     pub(crate) fn stays_mapped(&self, key: u32) -> bool {
         self.by_key(key).is_some_and(|entry| entry.grant.backing.stays_mapped())
     }

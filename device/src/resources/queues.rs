@@ -67,6 +67,7 @@ impl Resources {
         let counted = (!setup.uncounted).then_some(self.cqs_counted);
         self.cqs_counted = self.cqs_counted.wrapping_add(u32::from(counted.is_some()));
         let CqSetup { depth, cookie, channel, clock, fires_late, overwrites, .. } = setup;
+        let fires_late = fires_late && !common.shuffle.as_ref().is_some_and(|shuffle| shuffle.arms_plainly());
         let handle = self.cqs.try_insert_with(|handle| {
             let (shuffle, pacer) = (common.shuffle.clone(), common.pacer.clone());
             let mut cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;

@@ -42,6 +42,9 @@ pub(crate) enum Choice {
     Batch,
     /// Whether arming makes an event at once.
     SpuriousEvent,
+    /// Whether arming makes no event for completions that the application cannot know of, although the device
+    /// does so.
+    PlainArming,
     /// Which part of a packet's payload is placed later, and how long completions and responses wait.
     Placement,
     /// Whether requests that are posted leave later, and how much.
@@ -54,6 +57,7 @@ impl Choice {
             Choice::Hold => "hold",
             Choice::Batch => "batch",
             Choice::SpuriousEvent => "spurious event",
+            Choice::PlainArming => "plain arming",
             Choice::Placement => "placement",
             Choice::Departure => "departure",
         }
@@ -103,6 +107,13 @@ impl Shuffle {
     /// What the device may do with payload.
     pub(crate) const fn placement(&self) -> Placement {
         self.placement
+    }
+
+    /// Whether arming follows the manual page: completions that are there make no event. In half of the
+    /// seeds; never of a device that imitates an adapter, as its placement in order says.
+    pub(crate) fn arms_plainly(&self) -> bool {
+        const HALF_PPM: u32 = 500_000;
+        self.placement == Placement::Any && self.draw(Choice::PlainArming, &[]).chance(HALF_PPM)
     }
 
     pub(crate) const fn is_virtual_time(&self) -> bool {

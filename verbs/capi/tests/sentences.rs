@@ -148,7 +148,7 @@ fn each_usual_mistake_has_its_sentence() {
                    sender was told a wrong dest_qp_num";
     assert_eq!(starting("0xfe0123 dropped RC_SEND_ONLY from ", missing), 2, "{all}");
     assert_eq!(starting("0xfe0123 dropped RC_RDMA_READ_REQUEST from ", missing), 2, "{all}");
-    assert_eq!(lines.len(), 19 + 8 + 4, "{all}");
+    assert_eq!(lines.len(), 23 + 8 + 4, "{all}");
 }
 
 #[test]
