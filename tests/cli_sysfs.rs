@@ -285,6 +285,19 @@ fn questions_through_netlink_are_answered() {
     }
     assert_eq!(printed(&mut run(&["rdma", "resource", "show", "qp"])), "");
     assert!(!run(&["rdma", "link", "show", "other/1"]).output().expect("it runs").status.success());
+    let script = "import ctypes, subprocess\n\
+        verbs = ctypes.CDLL('libibverbs.so.1')\n\
+        for name in ['get_device_list', 'open_device', 'alloc_pd', 'create_cq']:\n\
+        \x20   getattr(verbs, 'ibv_' + name).restype = ctypes.c_void_p\n\
+        device = ctypes.c_void_p.from_address(verbs.ibv_get_device_list(None)).value\n\
+        context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(device)))\n\
+        pds = [ctypes.c_void_p(verbs.ibv_alloc_pd(context)) for _ in range(3)]\n\
+        assert verbs.ibv_create_cq(context, 8, None, None, 0)\n\
+        assert verbs.ibv_dealloc_pd(pds[0]) == 0\n\
+        subprocess.run(['rdma', 'resource'], check=True)\n";
+    // Those of processes that live.
+    assert_eq!(printed(&mut run(&["python3", "-c", script])), "0: soft_1: pd 2 cq 1 qp 0 cm_id 0 mr 0 \n");
+    assert_eq!(printed(&mut run(&["rdma", "resource"])), "0: soft_1: pd 0 cq 0 qp 0 cm_id 0 mr 0 \n");
     // What scripts for rdma_rxe begin and end with.
     for words in [&["add", "soft_1", "type", "rxe", "netdev", "lo"][..], &["delete", "soft_1"]] {
         assert_eq!(printed(run(&["rdma", "link"]).args(words)), "");

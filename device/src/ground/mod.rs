@@ -8,6 +8,7 @@ pub mod limits;
 pub mod link_rate;
 pub(crate) mod link_words;
 pub(crate) mod marking;
+pub mod object_summary;
 pub mod printable;
 pub(crate) mod probability;
 pub(crate) mod quantity;

@@ -33,10 +33,11 @@ impl Hca {
     /// # Errors
     /// There is no such binding.
     pub fn cm_unbind(&self, binding: BindingId) -> Result<(), ConnectionError> {
-        self.cm_turn(|engine, now_ns| {
+        let ended = self.cm_turn(|engine, now_ns| {
             let Engine { gsi, port, .. } = engine;
             gsi.unbind(binding, now_ns, &mut **port)
-        })
+        });
+        self.noted(ended)
     }
 
     /// Listens for a service that was bound, and rejects requests for what is not `served`. `backlog`
@@ -54,7 +55,9 @@ impl Hca {
     ) -> Result<ListenerId, ConnectionError> {
         let mut engine = self.core.lock();
         let Engine { gsi, port, .. } = &mut *engine;
-        gsi.listen(binding, served, backlog, overflow, channel, &mut **port)
+        let listens = gsi.listen(binding, served, backlog, overflow, channel, &mut **port);
+        drop(engine);
+        self.noted(listens)
     }
 
     /// Whether another process of this host is a device with this address only. What is sent there goes to
@@ -78,9 +81,10 @@ impl Hca {
         params: &ConnectParams<'_>,
         channel: &Arc<CmChannel>,
     ) -> Result<CommId, ConnectionError> {
-        self.cm_begin(params.path.route.local, channel, |engine, now_ns| {
+        let asked = self.cm_begin(params.path.route.local, channel, |engine, now_ns| {
             engine.gsi.call(now_ns, |cm| cm.connect(params, now_ns))
-        })
+        });
+        self.noted(asked)
     }
 
     /// Asks for a datagram queue pair; see [`Cm::resolve`](pumice_transport::cm::Cm::resolve).
@@ -92,9 +96,10 @@ impl Hca {
         params: &ResolveParams<'_>,
         channel: &Arc<CmChannel>,
     ) -> Result<CommId, ConnectionError> {
-        self.cm_begin(params.route.local, channel, |engine, now_ns| {
+        let asked = self.cm_begin(params.route.local, channel, |engine, now_ns| {
             engine.gsi.call(now_ns, |cm| cm.resolve(params, now_ns))
-        })
+        });
+        self.noted(asked)
     }
 
     /// Accepts a request; the queue pair must be in RTS.
@@ -102,7 +107,8 @@ impl Hca {
     /// # Errors
     /// What the connection manager says.
     pub fn cm_accept(&self, id: CommId, params: &AcceptParams<'_>) -> Result<(), ConnectionError> {
-        self.cm_call(|cm, now_ns| cm.accept(id, params, now_ns))
+        let accepted = self.cm_call(|cm, now_ns| cm.accept(id, params, now_ns));
+        self.noted(accepted)
     }
 
     /// Rejects a request or a reply.
@@ -168,11 +174,12 @@ impl Hca {
     /// # Errors
     /// There is no such connection.
     pub fn cm_destroy(&self, id: CommId) -> Result<(), ConnectionError> {
-        self.cm_turn(|engine, now_ns| {
+        let ended = self.cm_turn(|engine, now_ns| {
             engine.gsi.call(now_ns, |cm| cm.destroy(id, now_ns))?;
             engine.gsi.detach(id);
             Ok(())
-        })
+        });
+        self.noted(ended)
     }
 
     /// State of a connection.

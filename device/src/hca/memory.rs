@@ -29,7 +29,8 @@ impl Hca {
         access: Access,
     ) -> Result<RegionKeys, HcaError> {
         // SAFETY: the caller vouches for the range.
-        Ok(unsafe { self.core.lock().resources.register_region(pd, address, length, iova, access) }?)
+        let made = unsafe { self.core.lock().resources.register_region(pd, address, length, iova, access) };
+        Ok(self.noted(made)?)
     }
 
     /// Changes a region: translation, protection domain, rights.
@@ -70,7 +71,8 @@ impl Hca {
     /// # Errors
     /// Busy: windows are bound to it.
     pub fn dereg_mr(&self, region: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock_own()?.resources.deregister_region(region)?)
+        let ended = self.core.lock_own()?.resources.deregister_region(region);
+        Ok(self.noted(ended)?)
     }
 
     /// Allocates a memory window.
@@ -116,8 +118,9 @@ impl Hca {
         length: u64,
         access: Access,
     ) -> Result<RegionKeys, HcaError> {
-        let mut engine = self.core.lock();
-        Ok(engine.resources.register_device_memory(pd, memory, offset, length, access)?)
+        let resources = &mut self.core.lock().resources;
+        let made = resources.register_device_memory(pd, memory, offset, length, access);
+        Ok(self.noted(made)?)
     }
 
     /// Registers a part of a file, which stays mapped until it is deregistered; peers and scatter/gather
@@ -132,7 +135,8 @@ impl Hca {
         iova: u64,
         access: Access,
     ) -> Result<RegionKeys, HcaError> {
-        Ok(self.core.lock().resources.register_file(pd, mapping, iova, access)?)
+        let made = self.core.lock().resources.register_file(pd, mapping, iova, access);
+        Ok(self.noted(made)?)
     }
 
     /// Makes a region of every address whose bytes read as 0 and keep nothing; for local use.
@@ -140,7 +144,8 @@ impl Hca {
     /// # Errors
     /// A stale PD, a full table.
     pub fn alloc_null_mr(&self, pd: Handle) -> Result<RegionKeys, HcaError> {
-        Ok(self.core.lock().resources.register_nothing(pd)?)
+        let made = self.core.lock().resources.register_nothing(pd);
+        Ok(self.noted(made)?)
     }
 
     /// The region at a place of the table, as another context of the program names it: its handle, its

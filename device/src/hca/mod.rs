@@ -324,6 +324,24 @@ impl Hca {
         self.core.lock().resources.counts()
     }
 
+    /// Other processes are told how many objects there are now.
+    pub(super) fn note_objects(&self) {
+        let mut engine = self.core.lock();
+        let cm_ids = engine.gsi.cm.connection_count() + engine.gsi.cm.listener_count();
+        let summary = engine.resources.summary(u64::from(engine.queue_pairs.count()), cm_ids as u64);
+        if let Some(group) = engine.port.group() {
+            group.publish_objects(summary);
+        }
+    }
+
+    /// The same after a call that may have made or destroyed some.
+    pub(super) fn noted<T, E>(&self, outcome: Result<T, E>) -> Result<T, E> {
+        if outcome.is_ok() {
+            self.note_objects();
+        }
+        outcome
+    }
+
     /// Queue pairs that exist.
     pub fn queue_pair_count(&self) -> u32 {
         self.core.lock().queue_pairs.count()

@@ -20,7 +20,8 @@ impl Hca {
     /// # Errors
     /// The table is full.
     pub fn alloc_pd(&self) -> Result<Handle, HcaError> {
-        Ok(self.core.lock().resources.alloc_pd()?)
+        let made = self.core.lock().resources.alloc_pd();
+        Ok(self.noted(made)?)
     }
 
     /// Destroys a protection domain.
@@ -28,7 +29,8 @@ impl Hca {
     /// # Errors
     /// Busy: something belongs to it.
     pub fn dealloc_pd(&self, pd: Handle) -> Result<(), HcaError> {
-        Ok(self.core.lock_own()?.resources.dealloc_pd(pd)?)
+        let destroyed = self.core.lock_own()?.resources.dealloc_pd(pd);
+        Ok(self.noted(destroyed)?)
     }
 
     /// Makes an XRC domain that only its handle leads to.
@@ -67,7 +69,8 @@ impl Hca {
     /// # Errors
     /// Depth or vector out of range, the table is full.
     pub fn create_cq(&self, setup: CqSetup) -> Result<Arc<CompletionQueue>, HcaError> {
-        Ok(self.core.lock().resources.create_cq(setup)?)
+        let made = self.core.lock().resources.create_cq(setup);
+        Ok(self.noted(made)?)
     }
 
     /// Changes the depth of a completion queue; what it holds stays.
@@ -87,7 +90,8 @@ impl Hca {
     /// # Errors
     /// Busy: queue pairs or XRC SRQs use it.
     pub fn destroy_cq(&self, cq: Handle) -> Result<(), HcaError> {
-        let queue = self.core.lock_own()?.resources.destroy_cq(cq)?;
+        let destroyed = self.core.lock_own()?.resources.destroy_cq(cq);
+        let queue = self.noted(destroyed)?;
         queue.wait_all_acked();
         Ok(())
     }

@@ -112,6 +112,8 @@ impl Hca {
             }
         };
         engine.queue_pairs.insert(index.into(), QpEntry::new(qp, sharing));
+        drop(engine);
+        self.note_objects();
         Ok((qpn, attached.capacity))
     }
 
@@ -135,6 +137,7 @@ impl Hca {
             }
             account
         };
+        self.note_objects();
         account.wait_all_acked();
         Ok(())
     }

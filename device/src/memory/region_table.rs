@@ -68,6 +68,11 @@ impl RegionTable {
         (key >> 8).wrapping_sub(self.first_key)
     }
 
+    /// Regions, without windows.
+    pub(crate) fn region_count(&self) -> usize {
+        self.entries.len() - self.windows as usize
+    }
+
     /// Regions and windows in the table.
     pub const fn len(&self) -> usize {
         self.entries.len()

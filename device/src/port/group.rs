@@ -12,6 +12,7 @@ use super::limits::Peer;
 use crate::addresses::gid_table::GidOrigins;
 use crate::counters::Counters;
 use crate::ground::link_rate::{Speed, Width};
+use crate::ground::object_summary::ObjectSummary;
 
 /// What became of packets for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +103,11 @@ pub trait ProcessGroup {
     /// look in sysfs.
     fn publish_condition(&mut self, port_num: u8, condition: &PortCondition) {
         let _ = (port_num, condition);
+    }
+
+    /// How many objects this process has from now on, for programs that ask by netlink.
+    fn publish_objects(&mut self, summary: ObjectSummary) {
+        let _ = summary;
     }
 
     /// An order that has come since the last one. Orders come while [`receive`](super::Port::receive) takes

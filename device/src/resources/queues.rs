@@ -82,6 +82,7 @@ impl Resources {
             }
             Ok(CqEntry { cq: Arc::new(cq), users: 0, ordinal: counted })
         })?;
+        self.cqs_uncounted += u32::from(counted.is_none());
         Ok(Arc::clone(&self.cqs.require(handle)?.cq))
     }
 
@@ -111,7 +112,8 @@ impl Resources {
         let entry = self.cqs.require(cq)?;
         let name = format!("completion queue {}", cq.index);
         check_unused(&name, entry.users, || self.users_of_cq(cq.index))?;
-        let queue = Arc::clone(&entry.cq);
+        let (queue, is_own) = (Arc::clone(&entry.cq), entry.ordinal.is_none());
+        self.cqs_uncounted -= u32::from(is_own);
         self.cqs.remove(cq);
         queue.detach_channel();
         self.async_events.purge(queue.async_account());

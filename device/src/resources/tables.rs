@@ -21,6 +21,7 @@ use crate::faults::Faults;
 use crate::faults::calls::CallRules;
 use crate::ground::error::ResourceError;
 use crate::ground::limits::Limits;
+use crate::ground::object_summary::ObjectSummary;
 use crate::ground::table::{Handle, Table};
 use crate::memory::RegionTable;
 use crate::objects::async_event::AsyncEventQueue;
@@ -69,6 +70,8 @@ pub struct Resources {
     pub(super) cqs_made: u32,
     /// Completion queues that plans count, and shared receive queues, made so far.
     pub(super) cqs_counted: u32,
+    /// Those of the library's own that are there.
+    pub(super) cqs_uncounted: u32,
     pub(super) srqs_made: u32,
     /// Whether the device is there.
     pub(crate) presence: Arc<Presence>,
@@ -203,6 +206,7 @@ impl Resources {
             qps_made: 0,
             cqs_made: 0,
             cqs_counted: 0,
+            cqs_uncounted: 0,
             srqs_made: 0,
             presence: Arc::default(),
             ports: Ports::one(DevicePort::new(PkeyTable::new(&[], limits.pkey_table_len), Mtu::Mtu1024)),
@@ -257,6 +261,12 @@ impl Resources {
             qps: self.qps.iter().flatten().count(),
             groups: self.groups.iter().count(),
         }
+    }
+
+    /// What other processes are told of these objects, and of as many queue pairs and identifiers.
+    pub(crate) fn summary(&self, qps: u64, cm_ids: u64) -> ObjectSummary {
+        let cqs = self.cqs.len().saturating_sub(self.cqs_uncounted as usize);
+        ObjectSummary([self.pds.len() as u64, cqs as u64, qps, cm_ids, self.memory.region_count() as u64])
     }
 
     /// Regions and windows, to look at.

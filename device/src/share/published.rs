@@ -9,7 +9,8 @@
 //!
 //! Behind the records of counters are those of conditions: what a fault plan has done to the port of the
 //! device in the process of that index. A condition counts while its process lives: the process has a lock on
-//! the file for it.
+//! the file for it. The last ones say how many objects the process has ([`ObjectSummary`]), and count as
+//! long.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,6 +23,7 @@ use pumice_transport::wire::ProcessIndex;
 use super::system::{File, SharedMemory};
 use super::{folder, lock, system};
 use crate::counters::Counters;
+use crate::ground::object_summary::ObjectSummary;
 use crate::port::PortCondition;
 
 /// Words of a record; the preload has the same number.
@@ -34,6 +36,10 @@ const CONDITIONS: usize = PROCESSES * RECORD_WORDS;
 const CONDITION_WORDS: usize = 4;
 /// The word that is 1 from when the first condition was told on.
 const TOLD: usize = CONDITIONS + PROCESSES * CONDITION_WORDS;
+/// Where the numbers of objects begin, in words, and the words of a process. The preload has the same
+/// numbers.
+const SUMMARIES: usize = TOLD + 1;
+const SUMMARY_WORDS: usize = ObjectSummary::KINDS.len();
 /// Bits of the first word of a condition: the port is down, its cable is out; then the lanes (8 bits) and the
 /// rate of a lane (16 bits), 0 where they are those of the profile.
 const DOWN: u64 = 1;
@@ -76,7 +82,7 @@ impl Published {
     /// # Errors
     /// What the system says: then nothing is published.
     pub(super) fn open(file: File, process: ProcessIndex) -> io::Result<Published> {
-        let memory = SharedMemory::map(&file, TOLD + 1)?;
+        let memory = SharedMemory::map(&file, SUMMARIES + PROCESSES * SUMMARY_WORDS)?;
         let mut published = Published {
             memory,
             file: Some(file),
@@ -93,15 +99,34 @@ impl Published {
             *before = found;
         }
         published.set_condition([0, 0, u64::from(system::process_id()), 0]);
+        published.set_summary(ObjectSummary::default());
         Ok(published)
+    }
+
+    /// How many objects the process has from now on.
+    pub(super) fn count_objects(&mut self, summary: ObjectSummary) {
+        self.hold_lock();
+        self.set_summary(summary);
+    }
+
+    fn set_summary(&self, summary: ObjectSummary) {
+        let start = SUMMARIES + usize::from(self.process) * SUMMARY_WORDS;
+        let places = self.memory.words().get(start..start + SUMMARY_WORDS).unwrap_or_default();
+        for (place, count) in places.iter().zip(summary.0) {
+            place.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// What is told without a lock is of a process that has gone.
+    fn hold_lock(&mut self) {
+        if let Some(file) = self.file.as_ref().filter(|_| !self.has_told) {
+            self.has_told = matches!(lock::try_lock(file, self.process), Ok(true));
+        }
     }
 
     /// What the port of the device is in from now on.
     pub(super) fn tell(&mut self, condition: &PortCondition, now_ns: u64) {
-        if let Some(file) = self.file.as_ref().filter(|_| !self.has_told) {
-            // A condition without a lock is one of a process that has gone.
-            self.has_told = matches!(lock::try_lock(file, self.process), Ok(true));
-        }
+        self.hold_lock();
         let lanes = condition.width.map_or(0, |width| u64::from(width.lanes()));
         let speed = condition.speed.map_or(0, |speed| u64::from(speed as u32));
         let bits = if condition.is_down { DOWN } else { 0 }
@@ -170,6 +195,7 @@ impl Published {
 impl Drop for Published {
     fn drop(&mut self) {
         self.write();
+        self.set_summary(ObjectSummary::default());
         if self.is_gone {
             // The device stays away when the last context is closed: the lock is the process's from now on.
             std::mem::forget(self.file.take());
@@ -240,8 +266,11 @@ mod tests {
         assert_eq!(words(third), [CABLE_OUT, 0, own, u64::from_ne_bytes(gid_origins)]);
         published.tell(&PortCondition { lacks_carrier: true, ..Default::default() }, 1_000);
         assert_eq!(words(third), [NO_CARRIER, 0, own, 0]);
+        let own_summary = SUMMARIES + 3 * SUMMARY_WORDS;
+        published.count_objects(ObjectSummary([1, 2, 3, 4, 5]));
+        assert_eq!(words(own_summary), [1, 2, 3, 4]);
         drop(published);
-        assert_eq!(words(third), [0; 4]);
+        assert_eq!((words(third), words(own_summary)), ([0; 4], [0; 4]));
         assert!(lock::try_lock(&open(), ProcessIndex::new(3)).unwrap());
 
         let mut published = Published::open(open(), ProcessIndex::new(4)).unwrap();

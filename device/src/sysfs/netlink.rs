@@ -3,6 +3,7 @@
 
 use super::SysfsDevice;
 use super::live::HARDWARE;
+use crate::ground::object_summary::ObjectSummary;
 
 /// Commands that are answered, as `RDMA_NLDEV_CMD_*` numbers them.
 pub(super) const DEVICE: u32 = 1;
@@ -22,6 +23,9 @@ const PORT_STATE: u16 = 12;
 const PORT_PHYS_STATE: u16 = 13;
 const DEV_NODE_TYPE: u16 = 14;
 const RES_SUMMARY: u16 = 15;
+const RES_SUMMARY_ENTRY: u16 = 16;
+const RES_SUMMARY_ENTRY_NAME: u16 = 17;
+const RES_SUMMARY_ENTRY_CURR: u16 = 18;
 const NDEV_INDEX: u16 = 50;
 const NDEV_NAME: u16 = 51;
 const NETNS_MODE: u16 = 66;
@@ -132,10 +136,18 @@ fn about_system() -> Attributes {
     all
 }
 
-/// What there is of each kind is each process's own: the summary is empty.
+/// How many objects the living processes have: the preload puts the numbers in the place of their
+/// ordinals.
 fn about_resources(device: &SysfsDevice<'_>) -> Attributes {
     let mut all = Attributes::of(device, None);
-    all.nested(RES_SUMMARY, &Attributes::default());
+    let mut summary = Attributes::default();
+    for (kind, ordinal) in ObjectSummary::KINDS.into_iter().zip(0_u64..) {
+        let mut entry = Attributes::default();
+        entry.text(RES_SUMMARY_ENTRY_NAME, kind);
+        entry.put(RES_SUMMARY_ENTRY_CURR, &ordinal.to_ne_bytes());
+        summary.nested(RES_SUMMARY_ENTRY, &entry);
+    }
+    all.nested(RES_SUMMARY, &summary);
     all
 }
 
@@ -201,7 +213,10 @@ mod tests {
         assert!(of(PORT).contains(&(PORT_STATE, &[4])) && of(PORT).contains(&(NDEV_INDEX, &[7, 0, 0, 0])));
         assert!(of(PORT).contains(&(NDEV_NAME, b"eth0\0")));
         assert_eq!(of(SYSTEM)[0], (NETNS_MODE, &[1][..]));
-        assert_eq!(of(RESOURCES)[2], (RES_SUMMARY | NESTED, &[][..]));
+        let summary = parse(of(RESOURCES)[2].1);
+        assert_eq!((of(RESOURCES)[2].0, summary.len()), (RES_SUMMARY | NESTED, ObjectSummary::KINDS.len()));
+        let second = [(RES_SUMMARY_ENTRY_NAME, &b"cq\0"[..]), (RES_SUMMARY_ENTRY_CURR, &1_u64.to_ne_bytes())];
+        assert_eq!((summary[1].0, parse(summary[1].1)), (RES_SUMMARY_ENTRY | NESTED, second.to_vec()));
         let statistics = of(STATISTICS);
         let counters = parse(statistics.iter().find(|(kind, _)| *kind == HWCOUNTERS | NESTED).unwrap().1);
         assert_eq!(counters.len(), HARDWARE.len());

@@ -49,7 +49,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
             name: entry.interface_name.clone(),
             index,
             up: entry.flags.contains(InterfaceFlags::IFF_UP),
-            carrier: entry.flags.contains(InterfaceFlags::IFF_RUNNING),
+            // IFF_RUNNING would come up to a second late: the kernel's link watch sets it no more often.
+            carrier: entry.flags.contains(InterfaceFlags::IFF_LOWER_UP),
             loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
             mtu: 0,
             addresses: Vec::new(),

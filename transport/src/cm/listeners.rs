@@ -104,6 +104,10 @@ impl Listeners {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.listeners.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.listeners.is_empty()
     }

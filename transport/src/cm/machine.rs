@@ -78,6 +78,11 @@ impl Cm {
         self.table.len()
     }
 
+    /// Listeners.
+    pub fn listener_count(&self) -> usize {
+        self.listeners.len()
+    }
+
     /// Whether nothing is left: no connection, listener, index entry or timer.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty() && self.listeners.is_empty() && self.pacer.is_empty()

@@ -11,6 +11,10 @@ const CONDITION_BYTES: usize = 3 * WORD_BYTES + SHOWN_GIDS;
 pub(crate) const SHOWN_GIDS: usize = 8;
 /// Whether a condition was ever told.
 const TOLD_AT: usize = CONDITIONS_AT + RECORDS * CONDITION_BYTES;
+/// Numbers of objects: `ObjectSummary` of the device.
+const SUMMARIES_AT: usize = TOLD_AT + WORD_BYTES;
+const KINDS: usize = 5;
+const SUMMARY_BYTES: usize = KINDS * WORD_BYTES;
 /// Conditions that are read at a time, onto the stack.
 const AT_A_TIME: usize = 32;
 /// The byte of the file that a process locks is as far behind this as its index says.
@@ -20,6 +24,27 @@ const CABLE_OUT: u64 = 2;
 const NO_CARRIER: u64 = 4;
 /// Room for a line of a file.
 pub(crate) const LINE_BYTES: usize = 48;
+
+/// How many objects of each kind the processes have that live, in the file of counters whose name these parts
+/// make.
+pub(crate) fn objects(file: &[&[u8]]) -> [u64; KINDS] {
+    let mut sum = [0; KINDS];
+    let Some(file) = open_private(file) else { return sum };
+    let mut room = [0_u8; AT_A_TIME * SUMMARY_BYTES];
+    for first in (0..RECORDS).step_by(AT_A_TIME) {
+        let length = file.read(&mut room, SUMMARIES_AT + first * SUMMARY_BYTES);
+        let records = room.get(..length).unwrap_or_default().chunks_exact(SUMMARY_BYTES);
+        for (record, index) in records.zip(first..) {
+            if record.iter().any(|byte| *byte != 0) && file.is_locked(FIRST_LOCK + index as i64) {
+                for (sum, word) in sum.iter_mut().zip(record.chunks_exact(WORD_BYTES)) {
+                    let word = word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+                    *sum = sum.wrapping_add(word);
+                }
+            }
+        }
+    }
+    sum
+}
 
 /// What the port of a device is in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -32,6 +32,7 @@ const CLIENT: u16 = 5;
 const DEVICE: u16 = 1;
 const PORT: u16 = 5;
 const SYSTEM: u16 = 6;
+const RESOURCES: u16 = 9;
 const STATISTICS: u16 = 17;
 /// Those that make and remove the link of a software device.
 const NEW_LINK: u16 = 3;
@@ -45,6 +46,9 @@ const DEV_NAME: u16 = 2;
 const PORT_INDEX: u16 = 3;
 const PORT_STATE: u16 = 12;
 const PORT_PHYS_STATE: u16 = 13;
+const RES_SUMMARY: u16 = 15;
+const RES_SUMMARY_ENTRY: u16 = 16;
+const RES_SUMMARY_ENTRY_CURR: u16 = 18;
 const LINK_TYPE: u16 = 65;
 const STAT_RES: u16 = 75;
 const HWCOUNTERS: u16 = 80;
@@ -155,6 +159,10 @@ impl<'a> Request<'a> {
 
     pub(crate) fn is_about_statistics(&self) -> bool {
         self.kind >> 10 == CLIENT && self.command() == STATISTICS
+    }
+
+    pub(crate) fn is_about_objects(&self) -> bool {
+        self.kind >> 10 == CLIENT && self.command() == RESOURCES
     }
 
     pub(crate) fn is_about_port(&self) -> bool {
@@ -290,6 +298,21 @@ pub(crate) fn put_statistics(attributes: &mut [u8], number: &dyn Fn(u64) -> u64)
             each_of(entry, HWCOUNTER_ENTRY_VALUE, &mut |value| {
                 if let Some(value) = value.first_chunk_mut::<8>() {
                     *value = number(u64::from_ne_bytes(*value)).to_ne_bytes();
+                }
+            });
+        });
+    });
+}
+
+/// Puts numbers of objects where the attributes have their ordinals.
+pub(crate) fn put_objects(attributes: &mut [u8], objects: &[u64]) {
+    each_of(attributes, RES_SUMMARY, &mut |summary| {
+        each_of(summary, RES_SUMMARY_ENTRY, &mut |entry| {
+            each_of(entry, RES_SUMMARY_ENTRY_CURR, &mut |value| {
+                if let Some(value) = value.first_chunk_mut::<8>() {
+                    let ordinal = usize::try_from(u64::from_ne_bytes(*value)).ok();
+                    let count = ordinal.and_then(|ordinal| objects.get(ordinal)).copied().unwrap_or(0);
+                    *value = count.to_ne_bytes();
                 }
             });
         });
@@ -590,6 +613,18 @@ mod tests {
     }
 
     #[test]
+    fn objects_get_their_numbers() {
+        let entry = |value: u64| {
+            let parts = [attribute(17, b"qp\0"), attribute(RES_SUMMARY_ENTRY_CURR, &value.to_ne_bytes())];
+            attribute(RES_SUMMARY_ENTRY | 1 << 15, &parts.concat())
+        };
+        let build = |values: [u64; 3]| attribute(RES_SUMMARY | 1 << 15, &values.map(entry).concat());
+        let mut attributes = build([0, 1, 9]);
+        put_objects(&mut attributes, &[12, 3]);
+        assert_eq!(attributes, build([12, 3, 0]));
+    }
+
+    #[test]
     fn nonsense_is_read_without_harm() {
         let good = question(17, 5, &attribute(DEV_INDEX, &[0; 4]));
         for length in 0..good.len() {
@@ -605,6 +640,7 @@ mod tests {
                 let devices = Devices { count: 16, gone: 5 };
                 answers(&request, 1, devices, &mut |_, _, room| Some(room.len()), &mut |_| {});
                 put_statistics(&mut bad, &|marks| marks);
+                put_objects(&mut bad, &[1, 2]);
                 put_states(&mut bad, (1, 3));
                 device_name(&bad);
             }

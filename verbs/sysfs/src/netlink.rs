@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
+use crate::condition;
 use crate::kernel::read_private;
 use crate::live::Totals;
 use crate::message::{self, Name, Request};
@@ -208,6 +209,10 @@ fn answer(descriptor: c_int, question: &[u8]) {
                 let places = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
                 totals.sum(places.map(|mark| usize::from(mark) - 1))
             });
+        }
+        if request.is_about_objects() {
+            let counted = Name::of_device(device, b"counted");
+            message::put_objects(found, &condition::objects(&[FOLDER_OF_ANSWERS, counted.bytes()]));
         }
         if request.is_about_port()
             && let Some(condition) = remaining::condition(device, port)

@@ -23,6 +23,7 @@ use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
+use crate::ground::object_summary::ObjectSummary;
 use crate::port::{
     Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortCondition,
     PortLimits, ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
@@ -384,6 +385,12 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
         let place = usize::from(port_num).checked_sub(1);
         if let Some(published) = place.and_then(|place| self.published.get_mut(place)) {
             published.tell(condition, system::monotonic_ns());
+        }
+    }
+
+    fn publish_objects(&mut self, summary: ObjectSummary) {
+        if let Some(published) = self.published.first_mut() {
+            published.count_objects(summary);
         }
     }
 

@@ -13,14 +13,17 @@ use crate::ground::abi::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd}
 use crate::ground::arguments::{Bytes, In, OutBytes, Trusted};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::About;
-use crate::ground::handles::{hand_out, live, take_back};
+use crate::ground::handles::{hand_out, is_inherited, live, take_back};
 use crate::ground::outcome::{number_of, pointer_about, status_of, value};
 use crate::ground::refusal::check_mask;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
-use crate::objects::device_memory::Dm;
+use crate::objects::device_memory::{Dm, allocate_in_child};
 use crate::objects::memory_region::Mr;
 use crate::objects::protection_domain::Pd;
+
+/// Of memory that a child has through an inherited context: nothing can import it.
+const NO_HANDLE: u32 = u32::MAX;
 
 fn show(context: *mut ibv_context, memory: Arc<DeviceMemory>, handle: u32) -> *mut ibv_dm {
     let c = ibv_dm {
@@ -38,8 +41,12 @@ pub(crate) extern "C" fn alloc_dm(
     attributes: In<'_, ibv_alloc_dm_attr>,
 ) -> *mut ibv_dm {
     pointer_about(About::on(context), || {
-        let (open, attributes) = (Context::of(context)?, attributes.get()?);
+        let (open, attributes) = (Context::facts_of(context)?, attributes.get()?);
         check_mask("ibv_alloc_dm", attributes.comp_mask, 0)?;
+        if is_inherited::<Context>(context) {
+            let memory = allocate_in_child(attributes.length as u64, attributes.log_align_req)?;
+            return Ok(show(context, memory, NO_HANDLE));
+        }
         let memory = open.hca().alloc_dm(attributes.length as u64, attributes.log_align_req)?;
         let handle = open.file().keep_device_memory(&memory);
         Ok(show(context, memory, handle))
@@ -49,11 +56,13 @@ pub(crate) extern "C" fn alloc_dm(
 pub(crate) extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status_of(About::of(dm), || {
         let held = live::<Dm>(dm)?;
-        let context = held.context()?;
+        let context = if held.is_of_inherited_context() { None } else { Some(held.context()?) };
         if held.memory().registrations() != 0 {
             return Err(Errno(libc::EBUSY).because(|| "the device memory is registered".to_owned()));
         }
-        context.file().forget_device_memory(held.handle());
+        if let Some(context) = context {
+            context.file().forget_device_memory(held.handle());
+        }
         take_back::<Dm>(dm);
         Ok(())
     })

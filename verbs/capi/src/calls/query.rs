@@ -79,7 +79,7 @@ pub(crate) extern "C" fn ibv_query_device(
 ) -> c_int {
     status_of(About::on(context), || {
         let place = device_attr.place()?;
-        let context = Context::of(context)?;
+        let context = Context::facts_of(context)?;
         place.set(device_attributes(&context));
         Ok(())
     })
@@ -100,7 +100,7 @@ pub(crate) extern "C" fn query_device_ex(
             return Err(INVALID);
         }
         let mut all: ibv_device_attr_ex = zeroed();
-        let context = Context::of(context)?;
+        let context = Context::facts_of(context)?;
         all.orig_attr = device_attributes(&context);
         all.max_dm_size = context.hca().limits().max_dm_size;
         all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags)

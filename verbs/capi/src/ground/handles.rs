@@ -78,6 +78,21 @@ pub(crate) fn is_inherited<T: Listed>(pointer: *mut T::C) -> bool {
     find::<T>(pointer).is_none() && register::is_inherited(pointer.addr())
 }
 
+/// As [`live`], of this process or of one that it was forked from: for what never changes, and needs no lock.
+///
+/// # Errors
+/// As [`live`].
+pub(crate) fn live_or_inherited<T: Listed>(pointer: *mut T::C) -> Result<Arc<T>, Errno> {
+    let address = pointer.addr();
+    if !pointer.is_null() && find_at::<T>(address).is_none() {
+        let inherited = register::inherited_at(address).and_then(|object| object.downcast::<T>().ok());
+        if let Some(object) = inherited {
+            return Ok(object);
+        }
+    }
+    live(pointer)
+}
+
 /// As [`live`], without a sentence in the log.
 pub(crate) fn find<T: Listed>(pointer: *mut T::C) -> Option<Arc<T>> {
     find_at(pointer.addr())

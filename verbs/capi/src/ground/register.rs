@@ -50,6 +50,19 @@ pub(super) fn register() -> MutexGuard<'static, Register> {
     REGISTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The object at this address of a process that this one was forked from, if no thread was changing the
+/// register at the fork. Of such an object only what never changes may be read.
+pub(super) fn inherited_at(address: usize) -> Option<Arc<dyn Any + Send + Sync>> {
+    REGISTER.inherited().find_map(|register| {
+        let register = match register.try_lock() {
+            Ok(register) => register,
+            Err(TryLockError::Poisoned(register)) => register.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        register.live.get(&address).map(|entry| Arc::clone(&entry.object))
+    })
+}
+
 /// Whether the object at this address, which is none of this process, is of one that it was forked from.
 pub(super) fn is_inherited(address: usize) -> bool {
     REGISTER.inherited().any(|register| match register.try_lock() {

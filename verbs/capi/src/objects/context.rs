@@ -19,7 +19,9 @@ use crate::ground::abi::{ibv_context, verbs_context};
 use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::context_opened;
-use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out_shared, live, pointer_to};
+use crate::ground::handles::{
+    Held, Identity, Listed, Shown, hand_out_shared, live, live_or_inherited, pointer_to,
+};
 
 /// An opened device. The program's pointer is to `verbs.context`.
 #[repr(C)]
@@ -56,6 +58,15 @@ impl Context {
     /// EINVAL: it is null. ENOENT: it was closed, or never opened.
     pub(crate) fn of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
         if context.is_null() { Err(INVALID) } else { live(context) }
+    }
+
+    /// As [`Context::of`], also of a context that this process inherited: to ask for its device and limits,
+    /// which never change.
+    ///
+    /// # Errors
+    /// As [`Context::of`].
+    pub(crate) fn facts_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
+        if context.is_null() { Err(INVALID) } else { live_or_inherited(context) }
     }
 
     /// The device that it is of.

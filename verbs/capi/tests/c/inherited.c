@@ -164,6 +164,19 @@ static int none(const void *returned)
 #define NOTHING(name, ...) CALL(name, (name(__VA_ARGS__), 1))
 #define ZERO(name, ...) CALL(name, name(__VA_ARGS__) == 0)
 
+/* The exception: device memory needs nothing of the parent. What there is in all can be had, and not a byte more. */
+static int has_own_device_memory(void)
+{
+	struct ibv_alloc_dm_attr all = {.length = 1 << 20}, one = {.length = 4};
+	char bytes[8] = "written", back[8] = "";
+	struct ibv_dm *own = ibv_alloc_dm(ctx, &all);
+	CLAIM(own && ibv_memcpy_to_dm(own, 8, bytes, 8) == 0 && ibv_memcpy_from_dm(back, own, 8, 8) == 0);
+	CLAIM(memcmp(bytes, back, 8) == 0);
+	CLAIM(!ibv_alloc_dm(ctx, &one) && errno == ENOMEM);
+	CLAIM(!ibv_reg_dm_mr(pd, own, 0, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED) && errno == EINVAL);
+	return ibv_free_dm(own) == 0;
+}
+
 static const char *data_path(int *left, int run)
 {
 	int number = *left;
@@ -229,8 +242,8 @@ static const char *verbs(int *left, int run)
 	struct ibv_async_event got, about = {.element.qp = one, .event_type = IBV_EVENT_QP_FATAL};
 	uint32_t number_of_qp;
 	uint16_t pkey;
-	INVALID(ibv_query_device, ctx, &device)
-	INVALID(ibv_query_device_ex, ctx, NULL, &device_ex)
+	CALL(ibv_query_device, ibv_query_device(ctx, &device) == 0 && device.max_qp > 0)
+	CALL(ibv_query_device_ex, ibv_query_device_ex(ctx, NULL, &device_ex) == 0 && device_ex.max_dm_size == 1 << 20)
 	INVALID(ibv_query_port, ctx, 1, &port)
 	INVALID(ibv_query_gid, ctx, 1, 0, &gid)
 	INVALID(ibv_query_gid_ex, ctx, 1, 0, &entry, 0)
@@ -249,6 +262,7 @@ static const char *verbs(int *left, int run)
 	NONE(ibv_alloc_mw, pd, IBV_MW_TYPE_2)
 	INVALID(ibv_dealloc_mw, window)
 	NONE(ibv_alloc_null_mr, pd)
+	CALL(ibv_alloc_dm, has_own_device_memory())
 	INVALID(ibv_advise_mr, pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1)
 	NONE(ibv_alloc_dm, ctx, &device_memory)
 	CALL(ibv_dm_export_dmabuf_fd, export_dm(dm) == -1 && errno == EINVAL)
