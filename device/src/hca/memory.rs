@@ -118,8 +118,7 @@ impl Hca {
         length: u64,
         access: Access,
     ) -> Result<RegionKeys, HcaError> {
-        let resources = &mut self.core.lock().resources;
-        let made = resources.register_device_memory(pd, memory, offset, length, access);
+        let made = self.core.lock().resources.register_device_memory(pd, memory, offset, length, access);
         Ok(self.noted(made)?)
     }
 

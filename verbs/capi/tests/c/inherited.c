@@ -232,7 +232,6 @@ static const char *verbs(int *left, int run)
 	struct ibv_srq_attr limit = {.srq_limit = 1};
 	struct ibv_xrcd_init_attr domain = {.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT};
 	struct ibv_ah_attr address = own_address();
-	struct ibv_alloc_dm_attr device_memory = {.length = 64};
 	struct ibv_td_init_attr threads = {0};
 	struct ibv_parent_domain_init_attr parent = {.pd = pd, .td = td};
 	struct ibv_sge sge = piece(0, 8);
@@ -262,9 +261,8 @@ static const char *verbs(int *left, int run)
 	NONE(ibv_alloc_mw, pd, IBV_MW_TYPE_2)
 	INVALID(ibv_dealloc_mw, window)
 	NONE(ibv_alloc_null_mr, pd)
-	CALL(ibv_alloc_dm, has_own_device_memory())
 	INVALID(ibv_advise_mr, pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1)
-	NONE(ibv_alloc_dm, ctx, &device_memory)
+	CALL(ibv_alloc_dm, has_own_device_memory())
 	CALL(ibv_dm_export_dmabuf_fd, export_dm(dm) == -1 && errno == EINVAL)
 	INVALID(ibv_free_dm, dm)
 	CALL(ibv_alloc_dmah, none(alloc_dmah(ctx, &hint)))
