@@ -96,7 +96,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 52] = [
+const PLANTED: [(&str, &[&str]); 53] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -144,6 +144,7 @@ const PLANTED: [(&str, &[&str]); 52] = [
     ("event_left", &[]),
     ("cm_event_not_acknowledged", &[]),
     ("cm_event_left", &[]),
+    ("cm_private_data_after_ack", &[]),
     ("thread_domain_shared", &["--fault", "slow call=ibv_post_send time=1s"]),
     ("single_threaded_cq", &["--fault", "slow call=ibv_req_notify_cq time=1s"]),
     ("srq_limit_never_armed", &["--check=perf"]),

@@ -115,6 +115,11 @@ impl Checker {
         self.stacks.keep(&self.addresses)
     }
 
+    /// The stack with these return addresses, innermost first.
+    pub(super) fn stack_of(&mut self, addresses: &[u64]) -> Stack {
+        self.stacks.keep(addresses)
+    }
+
     pub(super) fn found(&mut self, kind: &'static Kind, found: Found) {
         if kind.family == Family::Slow && !self.looks_for_slow {
             return;

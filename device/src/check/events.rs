@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pumice_transport::types::AsyncEventType;
 
 use super::checker::{Checker, Found, counted, related};
-use super::kind::{ASYNC_EVENTS_NEVER_READ, EVENTS_NOT_ACKNOWLEDGED};
+use super::kind::{ASYNC_EVENTS_NEVER_READ, EVENTS_NOT_ACKNOWLEDGED, PRIVATE_DATA_AFTER_ACK};
 use super::queues::{Armed, Async, CmEvent, Cq};
 use crate::event::AsyncElement;
 
@@ -116,6 +116,29 @@ impl Checker {
     /// The program acknowledges the event of rdma_cm at an address.
     pub fn cm_event_acknowledged(&mut self, event: u64) {
         self.asynchronous.of_rdma_cm.remove(&event);
+    }
+
+    /// The program acknowledges the event of rdma_cm at an address, whose name this is. Its private data is in
+    /// a page that can be asked for [`Checker::private_data_read`].
+    pub fn private_data_given_back(&mut self, event: u64, name: &str, page: usize) {
+        let acknowledged = self.here();
+        let known = self.asynchronous.of_rdma_cm.get(&event);
+        let got = known.map(|event| event.got_at.clone()).unwrap_or_default();
+        self.asynchronous.given_back.insert(page, (name.to_owned(), got, acknowledged));
+    }
+
+    /// The program reads private data in a page that it has given back, where these return addresses say,
+    /// innermost first.
+    pub fn private_data_read(&mut self, page: usize, addresses: &[u64]) {
+        let Some((name, got, acknowledged)) = self.asynchronous.given_back.remove(&page) else { return };
+        let place = self.stack_of(addresses);
+        let numbers = format!("private data of the event {name} is read, and the event was acknowledged");
+        let related = vec![
+            related("it was acknowledged here", &acknowledged),
+            related("the program got it here", &got),
+        ];
+        let object = format!("event {name}");
+        self.found(&PRIVATE_DATA_AFTER_ACK, Found { object, numbers, place, related });
     }
 
     /// The program destroys the identifier at an address, leaves one of its groups or moves it, and has not

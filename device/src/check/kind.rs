@@ -278,6 +278,13 @@ kinds! {
         remedy: "Poll the completions of the requests first; to take back receives, move the queue pair \
             to ERR or destroy it.";
 
+    PRIVATE_DATA_AFTER_ACK "private-data-after-ack" Memory
+        what: "The program reads the private data of an event of rdma_cm after it has acknowledged the event.",
+        why: "rdma_ack_cm_event frees the event and its private data. What is read then is what the \
+            allocator has left there: the first bytes are gone at once, the others with the next \
+            allocation.",
+        remedy: "Read or copy what private_data points at before calling rdma_ack_cm_event.";
+
     STALE_RKEY "stale-rkey" Memory
         what: "A peer uses the R_Key of a memory region that was deregistered.",
         why: "The request is refused, and the peer's queue pair fails with REM_ACCESS_ERR. If the key is \

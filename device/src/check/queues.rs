@@ -183,6 +183,9 @@ pub(super) struct Async {
     pub(super) unacknowledged: BTreeMap<u64, (u64, Stack)>,
     /// Events of rdma_cm that the program got and has not acknowledged, by their addresses.
     pub(super) of_rdma_cm: BTreeMap<u64, CmEvent>,
+    /// Of private data whose event was acknowledged: which event that was, where the program got it and where
+    /// it acknowledged it; by the pages.
+    pub(super) given_back: BTreeMap<usize, (String, Stack, Stack)>,
 }
 
 /// An event of rdma_cm that the program has got.

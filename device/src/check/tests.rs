@@ -335,6 +335,26 @@ fn a_call_that_waits_for_events_of_rdma_cm_is_told_where_the_first_was_got() {
 }
 
 #[test]
+fn private_data_that_is_read_after_the_acknowledgement_is_told_once() {
+    let mut checker = checker(8);
+    at(93);
+    checker.cm_event_got(0x1000, 0x9000);
+    at(94);
+    checker.private_data_given_back(0x9000, "RDMA_CM_EVENT_ESTABLISHED", 3);
+    checker.cm_event_acknowledged(0x9000);
+    checker.private_data_read(4, &[95]);
+    for _ in 0..2 {
+        checker.private_data_read(3, &[96]);
+    }
+    assert_eq!(kinds(&mut checker), [("private-data-after-ack", 96, 1)]);
+    let findings = checker.findings();
+    let [finding] = findings.all() else { panic!("one finding") };
+    assert_eq!(finding.object, "event RDMA_CM_EVENT_ESTABLISHED");
+    let places: Vec<u64> = finding.related.iter().map(|one| one.place.addresses()[0]).collect();
+    assert_eq!(places, [94, 93]);
+}
+
+#[test]
 fn a_program_that_was_woken_at_the_arming_only_is_told() {
     let mut checker = checker(8);
     // Where nothing waits, or a poll comes first, or another completion fires it, nothing is said.

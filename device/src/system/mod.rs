@@ -8,6 +8,7 @@ pub(crate) mod event_fd;
 pub mod event_pipe;
 pub(crate) mod fault_guard;
 pub mod interface;
+pub mod late_reads;
 pub mod limits;
 pub mod lineage;
 pub mod neighbour;

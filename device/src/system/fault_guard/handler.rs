@@ -8,6 +8,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{call, record, shared};
+use crate::system::late_reads;
 use crate::system::lineage::{PerProcess, once};
 
 /// The handlers that were there before ours, which stay for as long as the process lives.
@@ -46,14 +47,15 @@ thread_local! {
 pub(crate) fn sees_faults() -> bool {
     let (left, sees) = LOOKED.get();
     if left == 0 {
-        return look();
+        return sees_faults_now();
     }
     LOOKED.set((left - 1, sees));
     sees
 }
 
+/// As [`sees_faults`], by system calls.
 #[cold]
-fn look() -> bool {
+pub(crate) fn sees_faults_now() -> bool {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the calls fill the places of this frame that they are given, before these are read.
     let sees = unsafe {
@@ -127,7 +129,8 @@ fn is_settled(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -
         *stack = of_call as _;
         return true;
     }
-    signal == libc::SIGBUS && shared::replace(address)
+    let is_late = || late_reads::settle(address, *counter as usize, *stack as usize);
+    if signal == libc::SIGBUS { shared::replace(address) } else { is_late() }
 }
 
 /// What a register is in the structure of the kernel.

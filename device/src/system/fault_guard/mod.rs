@@ -11,7 +11,7 @@ mod record;
 mod shared;
 
 pub(crate) use call::Guarded;
-pub(crate) use handler::{sees_faults, watch_faults};
+pub(crate) use handler::{sees_faults, sees_faults_now, watch_faults};
 pub(crate) use record::FaultGuard;
 pub(crate) use record::wait_for_calls;
 pub(crate) use shared::SharedRange;

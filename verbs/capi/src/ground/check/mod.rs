@@ -9,6 +9,7 @@ mod exit;
 mod fork;
 mod freed;
 mod known_stacks;
+mod late_reads;
 mod outputs;
 mod preload;
 mod stack;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use pumice_device::check::CheckSubscriber;
 use pumice_device::event::Subscriber;
 
+pub(crate) use late_reads::LatePage;
 use state::{checker, of_device};
 pub(crate) use state::{is_on, tell, tell_of};
 pub(crate) use threads::for_one_thread;

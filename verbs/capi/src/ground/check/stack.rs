@@ -48,6 +48,30 @@ fn unwind(addresses: &mut Vec<u64>, stack: &mut KnownStack) {
     unsafe { backtrace::trace_unsynchronized(&mut look) };
 }
 
+/// How far above a handler of signals the stack is that it interrupted, if both are on one stack.
+const HANDLER_BYTES: u64 = 64 << 10;
+
+/// Where this instruction was interrupted, whose handler calls this: as return addresses, innermost first.
+/// `its_stack` is the stack pointer at the instruction. A handler with a stack of its own has little of it, so
+/// that the instruction is all that is known then.
+pub(super) fn of_a_fault(instruction: u64, its_stack: u64) -> Vec<u64> {
+    let here = (&raw const instruction).addr() as u64;
+    let mut addresses = Vec::new();
+    if its_stack.wrapping_sub(here) < HANDLER_BYTES {
+        unwind(&mut addresses, &mut KnownStack::new(here));
+    }
+    // The handler's caller is a frame of the C library or of the kernel.
+    let inner = addresses.iter().position(|address| *address == instruction);
+    addresses.drain(..inner.map_or(addresses.len(), |inner| inner + 1));
+    // A return address is behind its call.
+    addresses.insert(0, instruction + 1);
+    // Functions of the C library are not the program's own.
+    let library = range_of((libc::memcmp as *const c_void).addr());
+    let own = addresses.iter().position(|address| !library.contains(address));
+    addresses.drain(..own.unwrap_or_default());
+    addresses
+}
+
 /// The stack of the calling thread: its first byte, and the first one behind it. Both 0 if it is not known.
 pub(super) fn own_stack() -> (u64, u64) {
     let known = OWN_STACK.try_with(|own| *own.get_or_init(ask_for_stack));

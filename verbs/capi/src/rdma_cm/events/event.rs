@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::settings::Log;
 
 use crate::ground::abi::{rdma_cm_event, rdma_conn_param, rdma_event_param, rdma_ud_param};
-use crate::ground::check;
+use crate::ground::check::{self, LatePage};
 use crate::ground::errno::Errno;
 use crate::ground::handles::{Held, Identity, Listed, Shown, hand_out_shared, live, show, take_back};
 use crate::ground::log::{logs, print_step};
@@ -33,6 +33,8 @@ pub(crate) struct Event {
     /// Of joining a group: the count of the membership, which leaving waits for.
     membership: Option<Arc<Unacknowledged>>,
     fetched: bool,
+    /// Where a program that is checked finds the private data.
+    page: Mutex<Option<LatePage>>,
 }
 
 /// What the peer said, in the event itself as in rdma-core: a program that reads it after it acknowledged the
@@ -119,7 +121,8 @@ impl Event {
             param: c_parameters(parameters, private_data.length),
         };
         let id = Arc::clone(id);
-        Event { c: Shown::new(c), event, status, id, listener, private_data, membership, fetched: false }
+        let (c, page) = (Shown::new(c), Mutex::new(None));
+        Event { c, event, status, id, listener, private_data, membership, fetched: false, page }
     }
 
     /// Its `RDMA_CM_EVENT_*`, and 0 or a negative errno or the peer's reason.
@@ -152,7 +155,10 @@ impl Event {
         }
         let event = Arc::new(self);
         if event.private_data.length > 0 {
-            let said = event.private_data.bytes.as_ptr().cast();
+            let page = LatePage::with(event.private_data());
+            let own = event.private_data.bytes.as_ptr();
+            let said = page.as_ref().map_or(own, |page| ptr::with_exposed_provenance(page.address())).cast();
+            *event.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
             // The pointer is at the same place for connections and datagrams.
             show!(event.c, param.conn.private_data = said);
         }
@@ -183,7 +189,11 @@ impl Drop for Event {
 /// # Errors
 /// EINVAL: it is null. ENOENT: there is no such event (any more).
 pub(crate) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), Errno> {
-    live::<Event>(event)?;
+    let known = live::<Event>(event)?;
+    if let Some(page) = known.page.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        page.give_back(event.addr(), &event_name(known.event as c_int).to_string_lossy());
+    }
+    drop(known);
     check::tell(|checker| checker.cm_event_acknowledged(event.addr() as u64));
     take_back::<Event>(event);
     Ok(())
