@@ -118,8 +118,8 @@ impl Checker {
         self.asynchronous.of_rdma_cm.remove(&event);
     }
 
-    /// The program acknowledges the event of rdma_cm at an address, whose name this is. Its private data is in
-    /// a page that can be asked for [`Checker::private_data_read`].
+    /// The program acknowledges the event of rdma_cm at an address, whose name this is. Its private data is
+    /// in this page.
     pub fn private_data_given_back(&mut self, event: u64, name: &str, page: usize) {
         let acknowledged = self.here();
         let known = self.asynchronous.of_rdma_cm.get(&event);

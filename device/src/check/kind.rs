@@ -279,7 +279,8 @@ kinds! {
             to ERR or destroy it.";
 
     PRIVATE_DATA_AFTER_ACK "private-data-after-ack" Memory
-        what: "The program reads the private data of an event of rdma_cm after it has acknowledged the event.",
+        what: "The program reads the private data of an event of rdma_cm after it has acknowledged the \
+            event.",
         why: "rdma_ack_cm_event frees the event and its private data. What is read then is what the \
             allocator has left there: the first bytes are gone at once, the others with the next \
             allocation.",

@@ -15,6 +15,8 @@ mod copy;
 mod device_memory;
 mod file_mapping;
 mod grant;
+#[cfg(test)]
+mod late_reads_tests;
 mod mapping;
 mod mapping_check;
 mod on_demand;
@@ -41,4 +43,10 @@ pub use window_type::WindowType;
 /// handlers of SIGSEGV and SIGBUS, which hand on all that is not the fault of such a copy.
 pub fn guard_copies() {
     crate::system::fault_guard::watch_faults();
+}
+
+/// Whether a fault of this thread comes to the handler of [`guard_copies`]: it does not block the signals, and
+/// the program has no handler of its own in front.
+pub fn sees_faults() -> bool {
+    crate::system::fault_guard::sees_faults_now()
 }

@@ -10,7 +10,6 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::fault_guard;
 use super::lineage::PerProcess;
 
 /// Bytes of a page.
@@ -18,7 +17,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// Pages. Of those that were given back, the oldest is used again first.
 pub const PAGES: usize = 512;
 
-/// Nobody has it; it can be accessed.
+/// The program does not have it; it can be accessed.
 const FREE: u8 = 0;
 /// The program has it.
 const HELD: u8 = 1;
@@ -30,7 +29,7 @@ static STATES: [AtomicU8; PAGES] = [const { AtomicU8::new(FREE) }; PAGES];
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 /// Where the next page is looked for. The lock is for those who take pages.
 static NEXT: PerProcess<Mutex<usize>> = PerProcess::new(|_| Mutex::new(0));
-/// What is told of an access; null: nobody is.
+/// The function that is told of an access; null: there is none yet.
 static TOLD: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Is told which page was accessed too late, and where the program was: the addresses of the instruction and
@@ -42,9 +41,9 @@ pub type Told = fn(page: usize, instruction: usize, stack: usize);
 pub struct Page(usize);
 
 impl Page {
-    /// Takes a page. None: the program has all of them, or there is no memory for them.
+    /// Takes a page, in a process that watches its faults. None: the program has all of them, or there is no
+    /// memory for them.
     pub fn take(told: Told) -> Option<Page> {
-        fault_guard::watch_faults();
         let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
         if FIRST.load(Ordering::Acquire) == 0 {
             TOLD.store(told as *mut c_void, Ordering::Release);
@@ -78,10 +77,9 @@ impl Page {
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, count) };
     }
 
-    /// Gives it back: the program's next access is told. Nothing is told where the fault of this thread would
-    /// not come here: it blocks the signals, or the program has a handler of its own in front.
-    pub fn give_back(self) {
-        if !fault_guard::sees_faults_now() {
+    /// Gives it back: the program's next access is told, if faults of this thread come to the handler.
+    pub fn give_back(self, faults_are_seen: bool) {
+        if !faults_are_seen {
             return;
         }
         // From now on another thread may take it.
@@ -145,46 +143,5 @@ fn tell(page: usize, instruction: usize, stack: usize) {
         // SAFETY: `Page::take` has stored a function of this type.
         let told = unsafe { transmute::<*mut c_void, Told>(told) };
         told(page, instruction, stack);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU32;
-
-    use super::*;
-
-    static READS: [AtomicU32; PAGES] = [const { AtomicU32::new(0) }; PAGES];
-
-    fn count(page: usize, instruction: usize, stack: usize) {
-        assert!(instruction != 0 && stack != 0);
-        READS[page].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn byte(address: usize) -> u8 {
-        // SAFETY: the page stays mapped; where it cannot be accessed, the handler lets the access go on.
-        unsafe { ptr::with_exposed_provenance::<u8>(address).read_volatile() }
-    }
-
-    #[test]
-    fn the_first_access_after_a_page_was_given_back_is_told_and_goes_on() {
-        let page = Page::take(count).unwrap();
-        let (number, address) = (page.number(), page.address());
-        page.fill(b"abc");
-        assert_eq!(byte(address + 1), b'b');
-        assert_eq!(READS[number].load(Ordering::Relaxed), 0, "the program has it");
-        page.give_back();
-        assert_eq!([byte(address), byte(address + 2)], *b"ac");
-        assert_eq!(READS[number].load(Ordering::Relaxed), 1);
-        // Those that are given back are used again; those that are held are not.
-        let held = Page::take(count).unwrap();
-        for _ in 0..2 * PAGES {
-            let other = Page::take(count).unwrap();
-            assert_ne!(other.address(), held.address());
-            other.fill(&[1; PAGE_BYTES + 1]);
-            other.give_back();
-        }
-        assert_eq!(READS[number].load(Ordering::Relaxed), 1);
-        held.give_back();
     }
 }

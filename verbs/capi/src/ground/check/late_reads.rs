@@ -3,6 +3,7 @@
 use std::panic::catch_unwind;
 
 use pumice_device::check::holds_checker;
+use pumice_device::memory::{guard_copies, sees_faults};
 use pumice_device::system::late_reads::Page;
 
 use super::state::{is_on, tell};
@@ -14,7 +15,11 @@ pub(crate) struct LatePage(Page);
 impl LatePage {
     /// Private data that the program is about to get. None: programs are not checked, or there is no page.
     pub(crate) fn with(said: &[u8]) -> Option<LatePage> {
-        let page = is_on().then(|| Page::take(is_read))??;
+        if !is_on() {
+            return None;
+        }
+        guard_copies();
+        let page = Page::take(is_read)?;
         page.fill(said);
         Some(LatePage(page))
     }
@@ -27,12 +32,12 @@ impl LatePage {
     /// The program acknowledges the event at this address, whose name this is.
     pub(crate) fn give_back(self, event: usize, name: &str) {
         tell(|checker| checker.private_data_given_back(event as u64, name, self.0.number()));
-        self.0.give_back();
+        self.0.give_back(sees_faults());
     }
 }
 
-/// In a handler of signals, in the middle of the program's own code: what it reads is not of this library, and
-/// so neither are the locks that it has.
+/// In a handler of signals, in the middle of the program's own code or of a call that was given the page. Such
+/// a call has neither the checker nor the writer then.
 fn is_read(page: usize, instruction: usize, its_stack: usize) {
     if holds_checker() {
         return;

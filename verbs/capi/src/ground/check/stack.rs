@@ -52,8 +52,8 @@ fn unwind(addresses: &mut Vec<u64>, stack: &mut KnownStack) {
 const HANDLER_BYTES: u64 = 64 << 10;
 
 /// Where this instruction was interrupted, whose handler calls this: as return addresses, innermost first.
-/// `its_stack` is the stack pointer at the instruction. A handler with a stack of its own has little of it, so
-/// that the instruction is all that is known then.
+/// `its_stack` is the stack pointer at the instruction. A handler with a stack of its own has little of it:
+/// then the instruction is all that is known.
 pub(super) fn of_a_fault(instruction: u64, its_stack: u64) -> Vec<u64> {
     let here = (&raw const instruction).addr() as u64;
     let mut addresses = Vec::new();
