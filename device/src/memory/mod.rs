@@ -45,8 +45,8 @@ pub fn guard_copies() {
     crate::system::fault_guard::watch_faults();
 }
 
-/// Whether a fault of this thread comes to the handler of [`guard_copies`]: it does not block the signals, and
-/// the program has no handler of its own in front.
+/// Whether a fault of this thread comes to the handler of [`guard_copies`]: it does not block the signals,
+/// and the program has no handler of its own in front.
 pub fn sees_faults() -> bool {
     crate::system::fault_guard::sees_faults_now()
 }

@@ -36,8 +36,8 @@ impl LatePage {
     }
 }
 
-/// In a handler of signals, in the middle of the program's own code or of a call that was given the page. Such
-/// a call has neither the checker nor the writer then.
+/// In a handler of signals, in the middle of the program's own code or of a call that was given the page.
+/// Such a call has neither the checker nor the writer then.
 fn is_read(page: usize, instruction: usize, its_stack: usize) {
     if holds_checker() {
         return;
