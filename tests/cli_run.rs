@@ -312,10 +312,10 @@ fn a_program_of_musl_gets_one_sentence_and_runs_without_the_library() {
     assert!(built.status.success(), "{built:?}");
     let program = program.to_str().expect("text");
     let script = folder.join("script");
-    fs::write(&script, format!("#!/bin/sh\nexec {program}\n")).expect("the folder is ours");
+    fs::write(&script, format!("#!/bin/sh\nexec '{program}'\n")).expect("the folder is ours");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("the folder is ours");
     let script = script.to_str().expect("text");
-    let words = format!("exec {program}");
+    let words = format!("exec '{program}'");
     for line in [
         &["--", program][..],
         &["--check", "--", program],
@@ -333,7 +333,7 @@ fn a_program_of_musl_gets_one_sentence_and_runs_without_the_library() {
         assert_eq!(output.status.code(), Some(3), "{line:?}: {output:?}");
     }
     // One program among others of a shell: the others keep the device.
-    let output = run(&["--", "sh", "-c", &format!("env; {program}")]);
+    let output = run(&["--", "sh", "-c", &format!("env; '{program}'")]);
     assert!(
         err(&output).contains("is linked with musl") && out(&output).contains("LD_PRELOAD="),
         "{output:?}"

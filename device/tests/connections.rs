@@ -157,6 +157,30 @@ fn two_adapters_connect_and_disconnect_in_virtual_time() {
     assert_eq!((client.hca.cm_connection_count(), server.hca.cm_connection_count()), (0, 0));
 }
 
+/// A server keeps the events of what it has not accepted apart, and listens on the channel of what it has.
+#[test]
+fn what_a_peer_answers_comes_before_what_it_asks_for_later() {
+    let mut world = World::new(FabricConfig::default());
+    let [client, server] = pair(&mut world);
+    server.listen(SERVICE);
+    let id = client.connect(server.address, 0x21);
+    assert!(world.run_until(SECOND_NS, || server.channel.queued() > 0));
+    let Some(Event::ConnectRequest { id: server_id, .. }) = server.event() else { panic!() };
+    let unaccepted = Arc::new(CmChannel::new().unwrap());
+    server.hca.cm_migrate(server_id, &unaccepted).unwrap();
+    let parameters = AcceptParams::new(Qpn::new(0x22), Psn::new(5));
+    server.hca.cm_accept_on(server_id, &parameters, &server.channel).unwrap();
+    assert!(world.run_until(SECOND_NS, || client.channel.queued() > 0));
+    client.hca.cm_send_rtu(id, &[]).unwrap();
+    client.connect(server.address, 0x23);
+    assert!(world.run_until(SECOND_NS, || server.channel.queued() == 2));
+    assert_eq!(unaccepted.queued(), 0);
+    assert!(matches!(server.event(), Some(Event::Established { id, .. }) if id == server_id));
+    assert!(matches!(server.event(), Some(Event::ConnectRequest { .. })));
+    // A request that is gone is not accepted, and its channel stays.
+    assert!(server.hca.cm_accept_on(CommId(77), &parameters, &unaccepted).is_err());
+}
+
 #[test]
 fn a_request_waits_a_moment_for_its_listener_and_no_longer() {
     let mut world = World::new(FabricConfig::default());

@@ -148,6 +148,10 @@ impl Engine {
             targets.flush(&mut **port);
             any |= taken;
             if !more {
+                if self.gsi.takes_request_that_came() {
+                    self.woken();
+                    continue;
+                }
                 self.drained_ns = now_ns;
                 break;
             }

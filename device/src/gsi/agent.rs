@@ -26,6 +26,8 @@ pub(crate) struct Gsi {
     pub(super) channels: BTreeMap<CommId, Arc<CmChannel>>,
     pub(super) listeners: BTreeMap<ListenerId, Arc<CmChannel>>,
     pub(super) inbox: Vec<Inbound>,
+    /// A request is in the inbox, and the port was not looked at since it came.
+    pub(super) request_came: bool,
     pub(super) early: EarlyRequests,
     /// MADs for processes that do not keep up.
     pub(super) detained: DetainedMads,
@@ -55,6 +57,7 @@ impl Gsi {
             channels: BTreeMap::new(),
             listeners: BTreeMap::new(),
             inbox: Vec::new(),
+            request_came: false,
             early: EarlyRequests::default(),
             detained: DetainedMads::default(),
             held_back: None,
@@ -79,8 +82,16 @@ impl Gsi {
     /// A packet for queue pair 1: it is read when the port is free to forward it.
     pub(crate) fn accept(&mut self, inbound: Inbound) {
         if self.inbox.len() < MAX_INBOX {
+            self.request_came |= inbound.names_no_connection();
             self.inbox.push(inbound);
         }
+    }
+
+    /// Whether a request has come since this was asked last. What its sender has sent before, about a
+    /// connection that is there, may have taken another way into this process, and not be received yet.
+    #[inline]
+    pub(crate) fn takes_request_that_came(&mut self) -> bool {
+        self.request_came && std::mem::take(&mut self.request_came)
     }
 
     #[inline]

@@ -31,6 +31,11 @@ impl DetainedMads {
         self.waiting.is_empty()
     }
 
+    /// Whether MADs wait for a process: what comes for it waits behind them.
+    pub(super) fn is_waiting(&self, process: ProcessIndex) -> bool {
+        self.waiting.iter().any(|waiting| waiting.process == process)
+    }
+
     /// Keeps a MAD for a process that has no room for it.
     pub(super) fn keep(&mut self, process: ProcessIndex, inbound: Inbound, now_ns: u64) {
         if self.waiting.len() < LIMIT {

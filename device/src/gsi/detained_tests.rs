@@ -65,7 +65,10 @@ fn a_process_that_takes_nothing_keeps_nothing_from_others_and_is_given_up_in_the
     }
     let waiting =
         |mads: &DetainedMads| mads.waiting.iter().map(|waiting| waiting.until_ns).collect::<Vec<_>>();
+    let is_waiting = |mads: &DetainedMads, process| mads.is_waiting(ProcessIndex::new(process));
+    assert!(is_waiting(&mads, 2) && !is_waiting(&mads, 5));
     mads.forward(50, &mut others);
+    assert!(is_waiting(&mads, 2) && !is_waiting(&mads, 3), "what comes for 2 goes behind its others");
     assert_eq!((&others.taken[..], waiting(&mads)), (&[3, 4][..], vec![100, 200]));
     mads.forward(100, &mut others);
     assert_eq!(waiting(&mads), [200], "the first has waited long enough");

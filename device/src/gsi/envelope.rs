@@ -2,7 +2,7 @@
 
 use pumice_transport::cm::MadRoute;
 use pumice_transport::host::Counter;
-use pumice_transport::mad::{GSI_Q_KEY, MAD_BYTES};
+use pumice_transport::mad::{CmMessage, GSI_Q_KEY, MAD_BYTES, Mad};
 use pumice_transport::path::Flow;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::{Bth, Deth, Headers, ICRC_BYTES, Opcode, Operation, Packet, Psn, Qpn, Service};
@@ -28,12 +28,30 @@ impl Inbound {
         let flow = Flow { source: address, destination: address, source_port: 0, destination_port: 0 };
         Inbound { flow, traffic_class: 0, hop_limit: 0, packet: [0; PACKET_BYTES] }
     }
+
+    /// One with this message.
+    pub(super) fn with(message: &CmMessage) -> Inbound {
+        let mut inbound = Inbound::blank();
+        let place = inbound.packet.get_mut(Bth::LEN + Deth::LEN..PACKET_BYTES - ICRC_BYTES).unwrap();
+        place.copy_from_slice(&message.emit(1));
+        inbound
+    }
 }
 
 impl Inbound {
     /// The MAD.
     pub(crate) fn mad(&self) -> &[u8] {
         self.packet.get(Bth::LEN + Deth::LEN..PACKET_BYTES - ICRC_BYTES).unwrap_or(&[])
+    }
+
+    /// The message of connection management in it.
+    pub(super) fn message(&self) -> Option<CmMessage> {
+        CmMessage::parse(&Mad::parse(self.mad()).ok()?).ok()
+    }
+
+    /// Whether it is about no connection that this host has: it asks for one, or is no message.
+    pub(super) fn names_no_connection(&self) -> bool {
+        self.message().is_none_or(|message| message.recipient().is_none())
     }
 
     /// The way back.

@@ -20,6 +20,8 @@ mod detained;
 mod early;
 mod envelope;
 mod error;
+#[cfg(test)]
+mod order_tests;
 mod peers;
 mod services;
 mod turn;

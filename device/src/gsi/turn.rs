@@ -25,10 +25,18 @@ use crate::port::{Forwarded, Port};
 impl Gsi {
     /// Handles the MADs that were received: those of this process, and those that no process owns.
     pub(crate) fn read_mads(&mut self, now_ns: u64, port: &mut dyn Port) {
-        for inbound in mem::take(&mut self.inbox) {
+        for inbound in self.in_order() {
             self.read(inbound, EarlyRequests::patience_ends_ns(now_ns), now_ns, port);
         }
         self.deliver_and_watch(now_ns, port);
+    }
+
+    /// Takes the MADs that were received: those of connections first. A request comes by another way, and may
+    /// have overtaken them.
+    pub(super) fn in_order(&mut self) -> Vec<Inbound> {
+        let mut inbox = mem::take(&mut self.inbox);
+        inbox.sort_by_key(Inbound::names_no_connection);
+        inbox
     }
 
     /// Tells the consumers what happened, and looks after the peers of connections that this began.
@@ -47,6 +55,9 @@ impl Gsi {
     /// `until_ns`: how long a request may wait for its listener.
     fn read(&mut self, inbound: Inbound, until_ns: u64, now_ns: u64, port: &mut dyn Port) {
         let others = self.others(&inbound, port);
+        if let Some(process) = others.iter().find(|process| self.detained.is_waiting(**process)) {
+            return self.detained.keep(*process, inbound, now_ns);
+        }
         match forward(&others, &inbound, port) {
             (Forwarded::Done, _) => {}
             (Forwarded::Full, process) => self.detained.keep(process, inbound, now_ns),
@@ -71,14 +82,14 @@ impl Gsi {
 
     /// Whether it is a request to an address that is not the device's.
     fn is_of_another(&self, inbound: &Inbound) -> bool {
-        let message = message_of(inbound.mad());
+        let message = inbound.message();
         let asked = message.and_then(|message| Cm::asked_at(&inbound.route(), &message));
         asked.is_some_and(|local| !self.is_own(local))
     }
 
     /// Whether it is a new request, and this process does not listen for it.
     fn is_early(&self, inbound: &Inbound) -> bool {
-        let message = message_of(inbound.mad());
+        let message = inbound.message();
         let route = inbound.route();
         message.is_some_and(|message| {
             let asked = message.service().zip(Cm::asked_at(&route, &message));
@@ -95,7 +106,7 @@ impl Gsi {
     /// Other processes that a MAD may be for.
     fn others(&self, inbound: &Inbound, port: &mut dyn Port) -> Vec<ProcessIndex> {
         let Some(directory) = port.group().and_then(|group| group.services()) else { return Vec::new() };
-        let Some(message) = message_of(inbound.mad()) else { return Vec::new() };
+        let Some(message) = inbound.message() else { return Vec::new() };
         let (route, own) = (inbound.route(), self.process);
         if self.cm.recognises(&route, &message) {
             return Vec::new();

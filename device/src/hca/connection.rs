@@ -111,6 +111,25 @@ impl Hca {
         self.noted(accepted)
     }
 
+    /// As [`cm_accept`](Hca::cm_accept); the connection's events come to this channel from then on. What the
+    /// peer answers is not seen before, so that it comes before what the peer says later.
+    ///
+    /// # Errors
+    /// What the connection manager says.
+    pub fn cm_accept_on(
+        &self,
+        id: CommId,
+        params: &AcceptParams<'_>,
+        channel: &Arc<CmChannel>,
+    ) -> Result<(), ConnectionError> {
+        let accepted = self.cm_turn(|engine, now_ns| {
+            engine.gsi.call(now_ns, |cm| cm.accept(id, params, now_ns))?;
+            engine.gsi.migrate(id, channel);
+            Ok(())
+        });
+        self.noted(accepted)
+    }
+
     /// Rejects a request or a reply.
     ///
     /// # Errors

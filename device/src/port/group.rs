@@ -90,8 +90,8 @@ pub trait ProcessGroup {
         PeerProgress::Unknown
     }
 
-    /// The caller waited on the port's descriptors and something is readable: the next calls of
-    /// [`receive`](super::Port::receive) look everywhere.
+    /// The caller waited on the port's descriptors and something is readable, or it must see all that has
+    /// arrived: the next calls of [`receive`](super::Port::receive) look everywhere.
     fn woken(&mut self) {}
 
     /// The device behind the port counts here, for other processes that ask.

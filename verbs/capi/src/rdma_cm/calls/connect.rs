@@ -232,13 +232,14 @@ pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int,
         if state.stage != Stage::Requested {
             return Err(INVALID.because(|| "there is no request that is not answered yet".to_owned()));
         }
+        // From then on its events are the program's.
         if own.is_datagram() {
             accept_service_request(own, hca, connection, &parameters)?;
+            // It fails if the peer has gone again.
+            let _ = hca.cm_migrate(connection, state.channel.device(shared.index()));
         } else {
-            accept_request(own, &mut state, hca, connection, &parameters)?;
+            accept_request(own, &mut state, shared, connection, &parameters)?;
         }
-        // From now on its events are the program's; it fails if the peer has gone again.
-        let _ = hca.cm_migrate(connection, state.channel.device(shared.index()));
         state.stage = Stage::Accepted;
     }
     if own.is_datagram() { Ok(0) } else { complete(own) }
@@ -263,10 +264,11 @@ fn accept_service_request(
 fn accept_request(
     id: &Id,
     state: &mut State,
-    hca: &Hca,
+    shared: &Shared,
     connection: CommId,
     parameters: &Parameters<'_>,
 ) -> Result<(), Errno> {
+    let hca = shared.hca();
     let ((qpn, srq), param) = (parameters.queue_pair(id)?, &parameters.param);
     state.responder_resources = depth(hca, param.responder_resources, state.responder_resources)?;
     state.initiator_depth = depth(hca, param.initiator_depth, state.initiator_depth)?;
@@ -283,7 +285,7 @@ fn accept_request(
             private_data,
             ..AcceptParams::new(qpn, state.psn)
         };
-        Ok(hca.cm_accept(connection, &params)?)
+        Ok(hca.cm_accept_on(connection, &params, state.channel.device(shared.index()))?)
     });
     accepted.inspect_err(|_| {
         queue_pair::to_error(id);
