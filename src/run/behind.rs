@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::search::find;
@@ -129,27 +129,69 @@ fn script(path: &Path) -> Option<Vec<u8>> {
 
 /// The names of the commands of a shell's text, as far as they are plain words.
 fn commands(text: &[u8]) -> Vec<OsString> {
-    let ends = |byte: &u8| matches!(byte, b';' | b'&' | b'|' | b'(' | b')');
-    let command = |part: &[u8]| -> Option<OsString> {
-        let named = |word: &&[u8]| {
-            !BEFORE_COMMANDS.iter().any(|before| *word == before.as_bytes()) && !word.contains(&b'=')
+    let command = |words: Vec<ShellWord>| -> Option<OsString> {
+        let named = |word: &ShellWord| {
+            !BEFORE_COMMANDS.iter().any(|before| word.bytes == before.as_bytes())
+                && !word.bytes.contains(&b'=')
         };
-        let word = words(part).find(named)?;
-        let is_plain = word.iter().all(|byte| byte.is_ascii_alphanumeric() || b"./_-+,%@".contains(byte));
-        is_plain.then(|| OsStr::from_bytes(word).to_owned())
+        let word = words.into_iter().find(named)?;
+        word.is_plain.then(|| OsString::from_vec(word.bytes))
     };
-    let lines = text.split(|byte| *byte == b'\n').map(without_comment);
-    lines.flat_map(|line| line.split(ends)).filter_map(command).collect()
+    shell_words(text).into_iter().filter_map(command).collect()
 }
 
-/// A line up to a `#` that begins a word.
-fn without_comment(line: &[u8]) -> &[u8] {
-    let begins = |at: &usize| {
-        let before = at.checked_sub(1).and_then(|before| line.get(before));
-        line.get(*at) == Some(&b'#') && before.is_none_or(u8::is_ascii_whitespace)
-    };
-    let end = (0..line.len()).find(begins).unwrap_or(line.len());
-    line.get(..end).unwrap_or(line)
+/// A word of a shell's text, without its quotes.
+struct ShellWord {
+    bytes: Vec<u8>,
+    /// The shell puts nothing in the place of a part of it.
+    is_plain: bool,
+}
+
+/// The words of each command of a shell's text.
+fn shell_words(text: &[u8]) -> Vec<Vec<ShellWord>> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<ShellWord> = None;
+    let mut quote = None;
+    let mut rest = text.iter().copied();
+    while let Some(mut byte) = rest.next() {
+        let ends_command = matches!(byte, b';' | b'&' | b'|' | b'(' | b')' | b'\n');
+        if quote.is_none() && (ends_command || byte.is_ascii_whitespace()) {
+            commands.last_mut().into_iter().for_each(|words| words.extend(word.take()));
+            if ends_command {
+                commands.push(Vec::new());
+            }
+            continue;
+        }
+        if quote.is_none() && byte == b'#' && word.is_none() {
+            // A comment.
+            if rest.any(|byte| byte == b'\n') {
+                commands.push(Vec::new());
+            }
+            continue;
+        }
+        let word = word.get_or_insert(ShellWord { bytes: Vec::new(), is_plain: true });
+        let is_literal = match quote {
+            None if matches!(byte, b'\'' | b'"') => {
+                quote = Some(byte);
+                continue;
+            }
+            Some(open) if byte == open => {
+                quote = None;
+                continue;
+            }
+            _ if byte == b'\\' && quote != Some(b'\'') => {
+                byte = rest.next().unwrap_or(byte);
+                true
+            }
+            Some(b'"') => !matches!(byte, b'$' | b'`'),
+            Some(_) => true,
+            None => byte.is_ascii_alphanumeric() || b"./_-+,%@=".contains(&byte),
+        };
+        word.is_plain &= is_literal;
+        word.bytes.push(byte);
+    }
+    commands.last_mut().into_iter().for_each(|words| words.extend(word.take()));
+    commands
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -184,6 +226,9 @@ mod tests {
         same(&["env", "A=b", "sh", "-ec", "A=1 exec cat x"], &["env", "sh", "cat"], &[]);
         same(&["sh", "-c", "if true; then cat x | sort; fi"], &["sh"], &["true", "cat", "sort"]);
         same(&["sh", "-c", "\"$PROGRAM\" x"], &["sh"], &[]);
+        same(&["sh", "-c", "exec 'cat' \"a;b\" # x; sort"], &["sh", "cat"], &[]);
+        same(&["sh", "-c", "A='b c' \"c\"at x\\;y\n# it's\nsort"], &["sh"], &["cat", "sort"]);
+        same(&["sh", "-c", "'cat x'"], &["sh"], &[]);
         same(&["sh"], &["sh"], &[]);
         same(
             &["env", "env", "env", "env", "env", "env", "env", "env", "env", "cat"],
