@@ -162,11 +162,14 @@ listening() {
         awk -v port="$hex" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 } END { exit !found }'
 }
 
-# Addresses and a TCP port for the next pair: sets `one`, `other` and `port`.
+# Addresses and a TCP port for the next pair: sets `one`, `other` and `port`. They are the same in every run, since what a fault plan does
+# depends on them, unless other programs are in the network of this script.
 next_addresses() {
+    local own=0
+    [[ ${XDG_RUNTIME_DIR:-} == /dev/shm/runtime ]] || own=$$   # scripts/isolated could make no network
     number=$((number + 1))
-    port=$((20000 + ($$ * 37 + number) % 12000))
-    local base="127.$((64 + $$ % 64)).$((number % 256))"
+    port=$((20000 + (own * 37 + number) % 12000))
+    local base="127.$((64 + own % 64)).$((number % 256))"
     case $where in
     shared) one=$base.1 other=$base.1 ;;
     two) one=$base.1 other=$base.2 ;;
