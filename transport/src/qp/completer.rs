@@ -9,7 +9,7 @@ use crate::types::{Answer, Heard, WcStatus, WrClass};
 use crate::wire::{NakCode, OperationClass, Packet, Position, Psn, Syndrome, rnr_timer_ns};
 
 /// RNR retry count that means "for ever".
-//= man:ibv_modify_qp
+//= statement:23
 //| The RNR retry count 7 means that the requester tries for ever.
 const RNR_RETRY_INFINITE: u8 = 7;
 
@@ -178,7 +178,7 @@ impl Requester {
             if wqe.is_local() {
                 continue;
             }
-            //= linux:rxe_comp.c#check_ack
+            //= statement:20
             //| No ACK completes a READ or an atomic operation.
             if wqe.needs_response() {
                 clear = false;
@@ -361,8 +361,6 @@ impl Requester {
             WrClass::Read => {
                 let offset = u64::from(psn.since(wqe.first_psn) as u32) * settings.mtu_bytes as u64;
                 let left = u64::from(wqe.length_bytes).saturating_sub(offset);
-                //= man:ibv_poll_cq
-                //| A response of the wrong length ends the request with BAD_RESP_ERR.
                 if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
                     return Err(bad);
                 }

@@ -375,6 +375,8 @@ impl Inbound {
             wr_id: self.recv.wr_id,
             opcode,
             byte_len,
+            //= linux:rxe_resp.c#do_complete
+            //| The completion of a receive has the number of the local queue pair.
             qp_num: settings.context.qpn.value(),
             src_qp: settings.destination.value(),
             ..WorkCompletion::default()
@@ -439,8 +441,6 @@ impl Inbound {
         }
         self.message = Message::None;
         let completion = WorkCompletion {
-            //= linux:rxe_resp.c#do_complete
-            //| The completion of a receive has the number of the local queue pair.
             wr_id: self.recv.wr_id,
             status,
             opcode: WcOpcode::Recv,

@@ -168,8 +168,6 @@ impl QueuePair {
         }
         self.requester.fail(&self.settings, failure, host);
         if failure.local && matches!(self.state, QpState::Rts | QpState::Sqd) {
-            //= man:ibv_modify_qp
-            //| A local error of a send request on UC or UD leads to the state SQE.
             self.change_state(QpState::Sqe, Actor::Requester, host);
             self.draining = false;
         } else {

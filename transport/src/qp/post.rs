@@ -117,7 +117,7 @@ impl QueuePair {
             Err(error) if !request.faults_complete => return Err(error),
             Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
         };
-        //= man:ibv_post_send
+        //= linux:rxe_verbs.c#post_one_send
         //| A full queue refuses the request, which is not kept.
         if self.requester.queue.is_full() {
             return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });

@@ -54,7 +54,7 @@ pub(crate) struct Settings {
     pub(crate) retry_count: u8,
     /// 7 is for ever.
     pub(crate) rnr_retry: u8,
-    //= man:ibv_modify_qp
+    //= linux:rxe_resp.c#rxe_receiver
     //| The responder sends the attribute min_rnr_timer in its RNR NAKs.
     pub(crate) min_rnr_timer: u8,
     /// READs and atomics this side may have outstanding.

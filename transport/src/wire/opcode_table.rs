@@ -120,6 +120,8 @@ const ROWS: &[&[OpcodeInfo]] = rows! {
     WriteOnlyImm       "RDMA_WRITE_ONLY_IMM"       Only   ZeroToMtu Write        [RETH IMM]:   Rc Uc Xrc;
     ReadRequest        "RDMA_READ_REQUEST"         Only   None      Read         [RETH]:       Rc Xrc;
     ReadResponseFirst  "RDMA_READ_RESPONSE_FIRST"  First  Mtu       ReadResponse [AETH]:       Rc Xrc;
+    //= statement:17
+    //| The middle responses of a READ have no AETH.
     ReadResponseMiddle "RDMA_READ_RESPONSE_MIDDLE" Middle Mtu       ReadResponse []:           Rc Xrc;
     ReadResponseLast   "RDMA_READ_RESPONSE_LAST"   Last   OneToMtu  ReadResponse [AETH]:       Rc Xrc;
     ReadResponseOnly   "RDMA_READ_RESPONSE_ONLY"   Only   ZeroToMtu ReadResponse [AETH]:       Rc Xrc;
@@ -129,6 +131,8 @@ const ROWS: &[&[OpcodeInfo]] = rows! {
     FetchAdd           "FETCH_ADD"                 Only   None      Atomic       [ATOMIC_ETH]: Rc Xrc;
     SendLastInvalidate "SEND_LAST_INVALIDATE"      Last   OneToMtu  Send         [IETH]:       Rc Xrc;
     SendOnlyInvalidate "SEND_ONLY_INVALIDATE"      Only   ZeroToMtu Send         [IETH]:       Rc Xrc;
+    //= linux:rxe_req.c#init_req_packet
+    //| A FLUSH has a FETH before its RETH.
     Flush              "FLUSH"                     Only   None      Flush        [FETH RETH]:  Rc;
     AtomicWrite        "ATOMIC_WRITE"              Only   Eight     Atomic       [RETH]:       Rc;
     Cnp                "CNP"                       Only   None      Cnp          [CNP_RESERVED]: Cnp;
@@ -147,7 +151,8 @@ const fn row(
     let is_request = class.is_request();
     let headers = match service {
         Service::Ud => headers.union(HeaderSet::DETH),
-        // Answers name no shared receive queue.
+        //= statement:47
+        //| Requests of XRC have an XRCETH, and responses have none.
         Service::Xrc if is_request => headers.union(HeaderSet::XRCETH),
         _ => headers,
     };

@@ -105,6 +105,8 @@ impl OperationClass {
     /// A request whose answer the responder keeps, because it must not execute the request twice.
     #[inline]
     pub const fn is_executed_once(self) -> bool {
+        //= statement:13
+        //| Atomic operations, ATOMIC WRITE and FLUSH are executed once.
         matches!(self, OperationClass::Atomic | OperationClass::Flush)
     }
 

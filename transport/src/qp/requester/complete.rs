@@ -24,7 +24,7 @@ impl Requester {
     pub(crate) fn complete_ready<H: Host>(&mut self, settings: &Settings, host: &mut H) {
         while self.queue.head() < self.started {
             let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
-            //= linux:rxe_comp.c#complete_wqe
+            //= linux:rxe_comp.c#get_wqe
             //| Requests complete in the order in which they were posted.
             let done = if wqe.is_local() { wqe.executed } else { !self.acked.is_before(wqe.end_psn()) };
             if !done {

@@ -174,7 +174,7 @@ impl Requester {
 
     /// RTR → RTS: numbering starts at `sq_psn`.
     pub(crate) fn start(&mut self, settings: &Settings, sq_psn: Psn, window_limit_packets: u32) {
-        //= man:ibv_modify_qp
+        //= linux:rxe_qp.c#rxe_qp_from_attr
         //| The first request packet has the PSN of sq_psn.
         self.next_psn = sq_psn;
         self.first_psn = sq_psn;

@@ -36,7 +36,7 @@ impl Requester {
     pub(super) fn start_timers(&mut self, settings: &Settings, now_ns: u64) {
         if self.timer_ns.is_none() {
             self.timer_began_ns = now_ns;
-            //= man:ibv_modify_qp
+            //= statement:24
             //| The timeout 0 means that the requester waits for ever.
             self.timer_ns = transport_timer_ns(settings.timeout).map(|ns| now_ns.saturating_add(ns));
         }
@@ -130,7 +130,7 @@ impl Requester {
             self.timer_ns = None;
             let (psn, retries_left, timeout) = (self.acked, self.retries_left, settings.timeout);
             host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left, timeout });
-            //= man:ibv_poll_cq
+            //= linux:rxe_comp.c#rxe_completer
             //| A request whose retries are used up ends with RETRY_EXC_ERR.
             if self.retries_left == 0 {
                 self.peer_is_absent = peer == PeerProgress::Absent;

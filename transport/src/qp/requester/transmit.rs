@@ -82,7 +82,7 @@ impl Requester {
                 Sent::NoRoom => return Ok(Progress::Blocked),
                 Sent::LocalError(status) => self.local_failure = Some((self.cursor, status)),
             }
-            //= linux:rxe_req.c#rxe_requester
+            //= linux:rxe_net.c#rxe_xmit_packet
             //| A request of UC or UD is done when its last packet was handed to the network.
             if !settings.qp_type.is_reliable() {
                 // Handed to the network is done.
@@ -272,7 +272,7 @@ fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &m
     let outcome = match (wqe.info().operand, wqe.bind()) {
         (Operand::Window, Some(bind)) => host.bind_window(&settings.context, &bind),
         (Operand::Window, None) => return Executed::Failed(WcStatus::MwBindErr, None),
-        //= linux:rxe_req.c#rxe_do_local_ops
+        //= linux:rxe_req.c#rxe_wqe_is_fenced
         //| LOCAL_INV waits until all requests before it have completed.
         _ if !is_first => return Executed::Waits,
         _ => {
@@ -299,8 +299,6 @@ fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Path, WcS
     }
     let destination = wqe.ud().ok_or(WcStatus::LocQpOpErr)?;
     if wqe.length_bytes as usize > settings.mtu_bytes {
-        //= man:ibv_poll_cq
-        //| A datagram that is longer than the MTU of the port ends with LOC_LEN_ERR.
         return Err(WcStatus::LocLenErr);
     }
     Ok(&destination.path)

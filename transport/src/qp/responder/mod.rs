@@ -250,7 +250,7 @@ impl Responder {
         let cause = Cause::RequestRefused { syndrome, psn, reason: refused.reason, detail };
         host.log(&settings.context, cause);
         //= man:ibv_get_async_event
-        //| A refused request without a receive request to blame raises an event of its queue pair.
+        //| QP_REQ_ERR and QP_ACCESS_ERR tell the program of a request that its queue pair refused.
         let told = self.inbound.fail(settings, refused.status, host);
         if let (false, Some(event)) = (told, refused.event) {
             host.event(&settings.context, event);

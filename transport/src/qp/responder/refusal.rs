@@ -38,7 +38,7 @@ impl Refused {
     }
 
     pub(super) const fn access(error: MemoryError) -> Refused {
-        //= linux:rxe_resp.c#atomic_reply
+        //= linux:rxe_resp.c#rxe_receiver
         //| An unaligned address is an invalid request and no access error.
         if matches!(error, MemoryError::Misaligned) {
             return Refused::invalid(error.reason());

@@ -89,8 +89,6 @@ fn check_mask(step: Step, attributes: &QpAttributes, mask: AttributeMask) -> Res
             return Err(ModifyError::WrongCurrentState { step, claimed });
         }
     }
-    //= statement:31
-    //| ERR can be reached from every state but RESET.
     let Some(row) = transition(step.qp_type, step.from, step.to) else {
         return Err(ModifyError::NoTransition { step });
     };

@@ -115,6 +115,8 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Sqe,   Reset, ALL,            NONE,                                               NONE),
     row(Err,   Reset, ALL,            NONE,                                               NONE),
 
+    //= statement:31
+    //| ERR can be reached from every state but RESET.
     row(Init,  Err,   ALL,            NONE,                                               NONE),
     row(Rtr,   Err,   ALL,            NONE,                                               NONE),
     row(Rts,   Err,   ALL,            NONE,                                               NONE),
