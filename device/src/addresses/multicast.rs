@@ -76,7 +76,7 @@ impl MulticastGroups {
         if members.contains(&qpn) {
             return Ok((group, Attached::Already));
         }
-        //= linux:rxe_mcast.c#rxe_attach_mcg
+        //= linux:rxe_mcast.c#__rxe_init_mca
         //| A group has at most as many members as the device allows.
         if members.len() >= self.max_members as usize {
             return Err(ResourceError::no_memory(format!(

@@ -401,8 +401,6 @@ impl CompletionQueue {
         let mut stored = Pushed::Stored;
         if state.ring.len() >= state.depth {
             let Some(overwrote) = state.overwrite() else {
-                //= man:ibv_poll_cq
-                //| An overrun ends the use of the queue.
                 self.failed.store(true, Ordering::Release);
                 if let Some(held) = &mut state.held {
                     held.release();

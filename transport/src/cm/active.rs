@@ -229,7 +229,7 @@ impl Cm {
             max_cm_retries: params.max_cm_retries,
             srq: two_way && params.srq,
             primary: primary_path(&params.path, self.config.ca_ack_delay),
-            //= linux:cm.c#cm_req_handler
+            //= linux:cm.c#cm_req_has_alt_path
             //| An alternate path is present if its local LID is not 0.
             alternate: PathFields::default(),
             private_data: PrivateData::new(params.private_data)?,

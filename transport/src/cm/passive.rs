@@ -173,7 +173,7 @@ impl Cm {
         match self.table.get(id).map(|connection| connection.state) {
             Some(State::ReqReceived) => self.ask_for_time(id),
             //= linux:cm.c#cm_dup_req_handler
-            //| A repeated REQ gets the last answer again.
+            //| A repeated REQ that has got an MRA gets it again.
             Some(State::MraReqSent | State::RepSent) => self.say_again(id),
             //= linux:cm.c#cm_dup_req_handler
             //| A repeated REQ of a connection in timewait is rejected as stale.
@@ -276,7 +276,7 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
             dest_qpn: req.local_qpn,
             rq_psn: None,
             sq_psn: req.starting_psn,
-            //= linux:cma.c#cma_set_req_event_data
+            //= linux:cm.c#cm_format_req_event
             //| The passive side sees the depths of READs with their roles exchanged.
             max_dest_rd_atomic: req.initiator_depth,
             max_rd_atomic: req.responder_resources,

@@ -473,8 +473,6 @@ pub(crate) fn remote_key<H: Host>(
     host: &mut H,
 ) -> Result<RemoteKey, Fault> {
     let pd = match packet.xrceth() {
-        //= statement:47
-        //| The shared receive queue that an XRC packet names decides the protection domain.
         Some(xrceth) => host.srq_protection_domain(&settings.context, xrceth.srqn)?,
         None => settings.context.pd,
     };

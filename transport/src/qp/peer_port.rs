@@ -156,8 +156,6 @@ impl PeerPort {
 
     fn pin(&mut self, source_port: u16, roce_port: u16) {
         self.port = u32::from(source_port);
-        //= statement:5
-        //| A queue pair keeps its source port while its path stays.
         self.certain = source_port == roce_port;
     }
 

@@ -131,8 +131,6 @@ const ROWS: &[&[OpcodeInfo]] = rows! {
     FetchAdd           "FETCH_ADD"                 Only   None      Atomic       [ATOMIC_ETH]: Rc Xrc;
     SendLastInvalidate "SEND_LAST_INVALIDATE"      Last   OneToMtu  Send         [IETH]:       Rc Xrc;
     SendOnlyInvalidate "SEND_ONLY_INVALIDATE"      Only   ZeroToMtu Send         [IETH]:       Rc Xrc;
-    //= linux:rxe_req.c#init_req_packet
-    //| A FLUSH has a FETH before its RETH.
     Flush              "FLUSH"                     Only   None      Flush        [FETH RETH]:  Rc;
     AtomicWrite        "ATOMIC_WRITE"              Only   Eight     Atomic       [RETH]:       Rc;
     Cnp                "CNP"                       Only   None      Cnp          [CNP_RESERVED]: Cnp;

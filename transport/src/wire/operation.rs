@@ -106,7 +106,7 @@ impl OperationClass {
     #[inline]
     pub const fn is_executed_once(self) -> bool {
         //= statement:13
-        //| Atomic operations, ATOMIC WRITE and FLUSH are executed once.
+        //| The answers of atomic operations and of FLUSH are kept, because a repetition is not executed.
         matches!(self, OperationClass::Atomic | OperationClass::Flush)
     }
 

@@ -77,8 +77,6 @@ impl From<Fault> for Stop {
             //= linux:rxe_resp.c#check_resource
             //| A missing receive request is no error: the peer has to wait.
             Fault::NoReceive => return Stop::NotReady,
-            //= statement:47
-            //| An XRC request that names no shared receive queue of the domain is refused.
             Fault::NoSuchSrq => Refused {
                 code: Some(NakCode::InvalidReadRequest),
                 event: Some(AsyncEventType::QpAccessErr),
