@@ -6,6 +6,8 @@
 
 #[path = "floors/circles.rs"]
 mod circles;
+#[path = "floors/citations.rs"]
+mod citations;
 #[path = "floors/counts.rs"]
 #[expect(clippy::print_stdout, reason = "the counts are for people who ask for them")]
 mod counts;

@@ -3,6 +3,8 @@
 use core::net::IpAddr;
 
 /// UDP destination port of RoCEv2.
+//= statement:5
+//| Requests and answers go to the UDP port 4791.
 pub const ROCE_PORT: u16 = 4791;
 
 /// Addresses and ports of a flow: what the ICRC's pseudo header covers.

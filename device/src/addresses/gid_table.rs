@@ -97,6 +97,8 @@ impl GidTable {
         if self.entries.len() < first {
             self.entries.resize(first, None);
         }
+        //= linux:cache.c#__ib_cache_gid_add
+        //| A new address takes the first free place of the table.
         if let Some(free) = self.entries.iter_mut().skip(first).find(|place| place.is_none()) {
             *free = Some(entry);
         } else if self.entries.len() < GidTable::LEN as usize {
@@ -173,6 +175,8 @@ impl GidTable {
     /// `Invalid`: the index is beyond the table. `NoData`: the place is empty.
     pub fn entry(&self, index: u32) -> Result<&GidEntry, ResourceError> {
         GidTable::check_index(index)?;
+        //= man:ibv_query_gid_ex
+        //| An empty place of the table has no data.
         let empty =
             || format!("GID index {index} has no GID (ibv_query_gid gives :: for it); {}", self.listed());
         self.get(index).ok_or_else(|| ResourceError::NoData { what: empty().into() })

@@ -71,9 +71,13 @@ impl MulticastGroups {
             }
             None => self.groups.entry(group).or_default(),
         };
+        //= man:ibv_attach_mcast
+        //| A queue pair that is attached several times gets a single copy.
         if members.contains(&qpn) {
             return Ok((group, Attached::Already));
         }
+        //= linux:rxe_mcast.c#__rxe_init_mca
+        //| A group has at most as many members as the device allows.
         if members.len() >= self.max_members as usize {
             return Err(ResourceError::no_memory(format!(
                 "multicast group {group} has at most {} queue pairs",
@@ -91,6 +95,8 @@ impl MulticastGroups {
     /// `Invalid`: it is not attached, or as [`MulticastGroups::attach`].
     pub fn detach(&mut self, gid: Gid, qpn: Qpn, qp_type: QpType) -> Result<(Gid, Detached), ResourceError> {
         let group = MulticastGroups::check(gid, qp_type)?;
+        //= linux:rxe_mcast.c#rxe_detach_mcg
+        //| A queue pair that is not attached cannot be detached.
         let not_attached =
             || ResourceError::invalid(format!("queue pair {qpn} is not attached to multicast group {gid}"));
         let members = self.groups.get_mut(&group).ok_or_else(not_attached)?;
@@ -133,6 +139,8 @@ impl MulticastGroups {
     }
 
     fn check(gid: Gid, qp_type: QpType) -> Result<Gid, ResourceError> {
+        //= man:ibv_attach_mcast
+        //| Only UD queue pairs take part in multicast.
         if qp_type != QpType::Ud {
             return Err(ResourceError::invalid(format!(
                 "only UD queue pairs take part in multicast, not {}",

@@ -48,6 +48,8 @@ impl Receivers<'_> {
                 }
             };
             match packet.bth().destination {
+                //= linux:rxe_recv.c#rxe_rcv
+                //| A packet for the queue pair 0xFFFFFF goes to the members of its group.
                 Qpn::MULTICAST => self.deliver_to_group(now_ns, &arrival, &packet, bytes.len()),
                 Qpn::GSI => self.deliver_to_management(received, &packet),
                 destination => {
@@ -185,11 +187,15 @@ impl Receivers<'_> {
         let group = Gid::from(arrival.flow.destination);
         let members = resources.groups.members(group).to_vec();
         if members.is_empty() {
+            //= linux:rxe_recv.c#rxe_rcv_mcast_pkt
+            //| A packet for a group without members is dropped.
             resources.drop_packet(Counter::RxUnknownGroup, arrival.flow.source, Some(packet));
             return;
         }
         let sender = packet.deth().map(|deth| deth.source);
         let is_ours = resources.ports.number_of(arrival.flow.source).is_some();
+        //= statement:42
+        //| Each queue pair of a group gets one copy of a datagram.
         for qpn in members {
             if is_ours && sender == Some(qpn) && !resources.groups.hears_itself(qpn) {
                 continue;
@@ -206,6 +212,8 @@ impl Receivers<'_> {
     /// Counts a packet for a queue pair that is not here, and logs it if it is a request.
     #[cold]
     fn drop_unknown(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>) {
+        //= statement:8
+        //| A packet for an unknown queue pair gets no answer.
         self.resources.drop_packet(Counter::RxUnknownQpn, arrival.flow.source, Some(packet));
         let (qpn, opcode, psn) = (packet.bth().destination, packet.bth().opcode, packet.bth().psn);
         if !packet.info().is_request {
@@ -259,6 +267,8 @@ fn check<'a>(
     match icrc::verify(&received.flow, position as u16, bytes) {
         Verdict::Exact => {}
         Verdict::Recovered { .. } => resources.count(Counter::RxIcrcRecovered, 1),
+        //= statement:2
+        //| A packet with a wrong ICRC is dropped, and no NAK answers it.
         Verdict::Bad => return Err(Counter::RxBadIcrc),
     }
     Ok(packet)

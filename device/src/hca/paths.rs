@@ -37,6 +37,8 @@ impl<'a> Paths<'a> {
         let computed = match path.flow_label {
             // One batch in a ring carries the packets of many connections.
             0 if self.port.gathers_flows(peer) => source_port::FIRST,
+            //= statement:5
+            //| A queue pair sends from the port that its flow label or both queue pair numbers say.
             label => source_port::of_connection(label, local, remote),
         };
         path.flow.source_port = computed;

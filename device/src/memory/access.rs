@@ -127,6 +127,8 @@ impl RegionTable {
     ) -> Result<u64, MemoryError> {
         let grant = self.remote_grant(key, operation.access())?;
         let place = grant.locate(address, 8)?;
+        //= linux:rxe_mr.c#rxe_mr_do_atomic_op
+        //| An atomic operation needs an address that is a multiple of eight.
         if !address.is_multiple_of(8) || !place.is_multiple_of(8) {
             return Err(MemoryError::Misaligned);
         }
@@ -154,6 +156,8 @@ impl RegionTable {
             None => self.locate_remote_all(key, access)?,
         };
         fence(Ordering::SeqCst);
+        //= linux:rxe_mr.c#rxe_flush_pmem_iova
+        //| FLUSH with persistence writes the memory back.
         if access.contains(Access::FLUSH_PERSISTENT) && length > 0 {
             write_back(start, length)?;
         }
@@ -185,6 +189,8 @@ impl RegionTable {
         data: &[u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
+        //= linux:rxe_mr.c#copy_data
+        //| A copy of no bytes looks at no key.
         if data.is_empty() {
             return Ok(());
         }

@@ -52,16 +52,22 @@ impl RegionTable {
         let unknown =
             ResourceError::Os { what: "advice for an L_Key that no region has", errno: libc::ENOENT };
         let entry = self.by_key(sge.lkey).ok_or(unknown)?;
+        //= man:ibv_advise_mr
+        //| Only regions on demand can be prefetched.
         if !matches!(entry.kind, Kind::Region { .. }) || entry.grant.backing != Backing::OnDemand {
             return Err(ResourceError::invalid("only regions registered with ON_DEMAND can be prefetched"));
         }
         if entry.grant.pd != pd {
             return Err(denied("advice for a region of another protection domain"));
         }
+        //= man:ibv_advise_mr
+        //| Advice to write needs a region that may be written.
         if advice == Advice::PrefetchWrite && !entry.grant.access.contains(Access::LOCAL_WRITE) {
             return Err(denied("advice to write to a region without LOCAL_WRITE"));
         }
         let length = u64::from(sge.length);
+        //= man:ibv_advise_mr
+        //| Advice outside of its region fails with EFAULT.
         let outside = ResourceError::BadAddress { address: sge.address, length };
         let address = entry.grant.locate(sge.address, length).map_err(|_| outside)?;
         Ok(PageRange { address, length })

@@ -103,6 +103,8 @@ impl Grant {
     /// gives an offset of at least `length`.
     #[inline]
     pub(super) fn locate(&self, address: u64, length: u64) -> Result<u64, MemoryError> {
+        //= linux:rxe_mr.c#mr_check_range
+        //| An access lies inside the range of its key.
         let offset = address.wrapping_sub(self.iova);
         if offset > self.length || length > self.length - offset {
             return Err(MemoryError::OutOfRange);

@@ -83,6 +83,8 @@ impl RegionTable {
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
         let access = RegionTable::check_access(access)?;
+        //= man:ibv_reg_mr
+        //| The addresses of a zero-based region count from its beginning.
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { iova };
         RegionTable::check_range(address, length, iova, access)?;
         let watch = watch_of(address, length, access);
@@ -115,6 +117,8 @@ impl RegionTable {
         access: Access,
     ) -> Result<RegionKeys, ResourceError> {
         let access = RegionTable::check_access(access)?;
+        //= man:ibv_alloc_dm
+        //| Device memory is registered with ZERO_BASED.
         if !access.contains(Access::ZERO_BASED) || access.contains(Access::ON_DEMAND) {
             return Err(ResourceError::invalid("device memory is registered ZERO_BASED, and not ON_DEMAND"));
         }
@@ -278,6 +282,8 @@ impl RegionTable {
     /// `Busy`: windows are bound to it. `Invalid`: a stale handle, or a window's.
     pub fn deregister(&mut self, handle: Handle) -> Result<RegionInfo, ResourceError> {
         let info = self.region(handle)?;
+        //= statement:46
+        //| A region with bound windows stays.
         if info.bound_windows != 0 {
             return Err(self.busy_with_windows(handle, info.bound_windows));
         }
@@ -319,6 +325,8 @@ impl RegionTable {
         if unknown != 0 {
             return Err(ResourceError::invalid(format!("unknown access flags {unknown:#x}")));
         }
+        //= man:ibv_reg_mr
+        //| REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE.
         if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)
             && !access.contains(Access::LOCAL_WRITE)
         {
@@ -336,6 +344,8 @@ impl RegionTable {
             ));
         }
         if length == u64::MAX {
+            //= man:ibv_reg_mr
+            //| A region of the whole address space is on demand, begins at 0 and has the largest length.
             return if address == 0 && iova == 0 && access.contains(Access::ON_DEMAND) {
                 Ok(())
             } else {

@@ -109,6 +109,8 @@ impl RegionTable {
         if entry.grant.pd != pd {
             return Err(MemoryError::WrongDomain);
         }
+        //= man:ibv_reg_mr
+        //| The device may read every region, and writes only those with LOCAL_WRITE.
         if write && !entry.grant.access.contains(Access::LOCAL_WRITE) {
             return Err(MemoryError::AccessDenied);
         }
@@ -175,9 +177,13 @@ impl RegionTable {
         if !grant.live {
             return Err(MemoryError::UnknownKey);
         }
+        //= linux:rxe_mr.c#lookup_mr
+        //| A key serves its protection domain only.
         if grant.pd != key.pd || grant.qpn.is_some_and(|qpn| qpn != key.qpn) {
             return Err(MemoryError::WrongDomain);
         }
+        //= linux:rxe_mr.c#lookup_mr
+        //| A region is accessed only in the ways that its rights allow.
         if !grant.access.contains(access) {
             return Err(MemoryError::AccessDenied);
         }

@@ -46,6 +46,8 @@ impl RegionTable {
         if !matches!(entry.kind, Kind::Window { .. }) {
             return Err(ResourceError::invalid("a memory region was given where a memory window belongs"));
         }
+        //= man:ibv_alloc_mw
+        //| A window may be freed while it is bound.
         let pd = entry.grant.pd;
         self.unbind(handle.index);
         self.remove(handle);
@@ -67,16 +69,22 @@ impl RegionTable {
         if old.pd != pd {
             return Err(MemoryError::WrongDomain);
         }
+        //= man:ibv_inc_rkey
+        //| Only the low eight bits of the key of a window change.
         if bind.new_rkey >> 8 != bind.window_rkey >> 8 {
             return Err(MemoryError::UnknownKey);
         }
         if !WINDOW_ACCESS.contains(bind.access) {
             return Err(MemoryError::AccessDenied);
         }
+        //= linux:rxe_mw.c#rxe_check_bind_mw
+        //| A window of type 2 must be unbound before a bind, and its length is not 0.
         if window == WindowType::Type2 && (bound_to.is_some() || bind.length == 0) {
             return Err(MemoryError::AccessDenied);
         }
         if bind.length == 0 {
+            //= statement:46
+            //| A window of type 1 that is bound to nothing opens nothing.
             self.unbind(place);
             if let Some(entry) = self.entries.at_mut(place) {
                 entry.grant = unbound(bind.new_rkey, pd);
@@ -117,6 +125,8 @@ impl RegionTable {
             return Err(MemoryError::WrongDomain);
         }
         match (entry.grant.qpn, &entry.kind) {
+            //= linux:rxe_mw.c#rxe_check_invalidate_mw
+            //| Only a bound window of type 2 can be invalidated.
             (Some(qpn), Kind::Window { .. }) if qpn == key.qpn => {}
             (Some(_), Kind::Window { .. }) => return Err(MemoryError::WrongDomain),
             _ => return Err(MemoryError::AccessDenied),
@@ -158,8 +168,12 @@ impl RegionTable {
         if entry.grant.backing == Backing::Nothing {
             return Err(MemoryError::AccessDenied);
         }
+        //= man:ibv_bind_mw
+        //| A window that can be written needs a region with LOCAL_WRITE.
         let writes = bind.access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         let zero_based = bind.access.contains(Access::ZERO_BASED);
+        //= linux:rxe_mw.c#rxe_check_bind_mw
+        //| A window needs a region with the right MW_BIND.
         if !access.contains(Access::MW_BIND)
             || (writes && !access.contains(Access::LOCAL_WRITE))
             || access.contains(Access::ZERO_BASED)
@@ -172,11 +186,15 @@ impl RegionTable {
             key: bind.new_rkey,
             pd,
             address,
+            //= man:ibv_bind_mw
+            //| The addresses of a zero-based window count from its beginning.
             iova: if zero_based { 0 } else { bind.address },
             length: bind.length,
             access: bind.access,
             backing: entry.grant.backing,
             live: true,
+            //= statement:46
+            //| A window of type 2 serves the queue pair that it was bound on only.
             qpn: (window == WindowType::Type2).then_some(qpn),
             watched: entry.grant.watched,
         })

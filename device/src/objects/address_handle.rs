@@ -18,6 +18,8 @@ pub const DEFAULT_HOP_LIMIT: u8 = 64;
 /// `Invalid`: no GRH, a port that is not there, an index beyond its table, no destination, or a destination
 /// of the other IP version. `NoData`: nothing is at the index.
 pub fn resolve(vector: &AddressVector, ports: &Ports) -> Result<Path, ResourceError> {
+    //= man:ibv_create_ah
+    //| An address handle of RoCE has a GRH.
     if !vector.is_global {
         return Err(ResourceError::invalid("address vector without GRH: RoCE needs is_global = 1 and a GID"));
     }
@@ -34,6 +36,8 @@ pub fn resolve(vector: &AddressVector, ports: &Ports) -> Result<Path, ResourceEr
     }
     Ok(Path {
         flow: Flow { source: entry.ip, destination, source_port: ROCE_PORT, destination_port: ROCE_PORT },
+        //= linux:rxe_net.c#prepare4
+        //| The traffic class of the address vector is the TOS of the IP header.
         traffic_class: vector.traffic_class,
         hop_limit: if vector.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { vector.hop_limit },
         flow_label: vector.flow_label & 0x000f_ffff,

@@ -73,6 +73,8 @@ impl CompletionChannel {
     pub fn check_unused(&self) -> Result<(), ResourceError> {
         match self.cq_count() {
             0 => Ok(()),
+            //= man:ibv_create_comp_channel
+            //| A channel that completion queues report to cannot be destroyed.
             count => Err(ResourceError::busy(format!(
                 "{count} completion queues report to the completion channel; destroy them first"
             ))),

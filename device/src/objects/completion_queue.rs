@@ -293,6 +293,8 @@ impl CompletionQueue {
         if state.armed == Armed::No {
             self.common.armed.add();
         }
+        //= statement:33
+        //| Arming for solicited completions does not weaken an earlier arming for all.
         if !solicited_only {
             state.armed = Armed::Any;
         } else if state.armed == Armed::No {
@@ -359,6 +361,8 @@ impl CompletionQueue {
     /// Blocks until all completion events and asynchronous events of the queue are acknowledged:
     /// the last step of destroying it. Do not hold the engine's lock.
     pub fn wait_all_acked(&self) {
+        //= statement:35
+        //| A destroyed queue waits until all events that were taken are acknowledged.
         self.account.wait_all_acked();
         self.async_account.wait_all_acked();
     }
@@ -390,6 +394,8 @@ impl CompletionQueue {
     ) -> Pushed {
         let mut state = self.lock();
         if self.failed.load(Ordering::Relaxed) {
+            //= statement:36
+            //| A queue that has overrun takes nothing more.
             return Pushed::InError;
         }
         let mut stored = Pushed::Stored;
@@ -406,6 +412,8 @@ impl CompletionQueue {
         let at_ns = self.clock.as_ref().map_or(0, Clock::now_ns);
         state.ring.push_back(Entry { completion, released, at_ns });
         self.pending.store(state.ring.len(), Ordering::Release);
+        //= man:ibv_req_notify_cq
+        //| A completion is solicited if its message was, or if it failed.
         let solicited = completion.status != WcStatus::Success || (solicited && completion.opcode.is_recv());
         state.solicited |= solicited;
         if state.held.is_some() {
@@ -414,6 +422,8 @@ impl CompletionQueue {
         let wakes = match state.armed {
             Armed::No => false,
             Armed::Any => true,
+            //= statement:33
+            //| A queue that is armed for solicited completions fires for those and for errors only.
             Armed::Solicited => solicited,
         };
         if wakes && let woken @ Pushed::EventBy(_) = self.wake(&mut state) {
@@ -443,6 +453,8 @@ impl CompletionQueue {
 
     /// Under the lock, so that events of two firings cannot change places.
     fn fire(&self, state: &mut State) {
+        //= statement:34
+        //| One arming makes one event, however many completions follow.
         self.disarm(state);
         self.believed_empty.store(false, Ordering::Relaxed);
         if let Some(channel) = &self.channel {
@@ -475,6 +487,8 @@ impl CompletionQueue {
     pub(crate) fn resize(&self, depth: u32) -> Result<(), ResourceError> {
         let mut state = self.lock();
         let waiting = state.ring.len();
+        //= man:ibv_resize_cq
+        //| A queue cannot become smaller than the number of completions that wait in it.
         if (depth as usize) < waiting {
             return Err(ResourceError::invalid(format!(
                 "depth {depth} of the completion queue is less than the {waiting} completions that wait in \
@@ -502,6 +516,8 @@ impl CompletionQueue {
     pub(crate) fn detach_channel(&self) {
         self.disarm(&mut self.lock());
         if let Some(channel) = &self.channel {
+            //= statement:35
+            //| Events that were not taken vanish with the queue.
             channel.detach(&self.account);
         }
     }

@@ -27,6 +27,8 @@ impl EventAccount {
 
     /// Blocks until every delivered event is acknowledged. Do not hold the engine's lock.
     pub fn wait_all_acked(&self) {
+        //= man:ibv_get_cq_event
+        //| Every event that was taken has to be acknowledged before its object goes.
         self.unacked.wait(|unacked| *unacked == 0);
     }
 

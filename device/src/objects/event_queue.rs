@@ -41,6 +41,8 @@ impl<E> EventQueue<E> {
         let mut queued = self.lock();
         let taken = queued.pop_front()?;
         // Before the lock is released: a purge after this sees the event as delivered.
+        //= man:ibv_get_async_event
+        //| An event that was taken waits for its acknowledgement.
         taken.1.delivered();
         if queued.is_empty() {
             self.readable.clear();

@@ -47,6 +47,8 @@ impl PolledSends {
     pub(crate) fn add(&self, qpn: u32, count: u32) {
         let (page, place) = PolledSends::place(qpn);
         let page = self.pages[page].get_or_init(|| Box::new([const { AtomicU32::new(0) }; 256]));
+        //= statement:37
+        //| An entry of the send queue is free when its completion, or a later one, was polled.
         page[place].fetch_add(count, Ordering::AcqRel);
     }
 

@@ -67,6 +67,8 @@ impl RecvQueue {
     /// # Errors
     /// `Invalid`: too many elements. `NoMemory`: the queue is full.
     pub fn post(&mut self, request: &RecvRequest<'_>) -> Result<(), ResourceError> {
+        //= linux:rxe_verbs.c#post_one_recv
+        //| A receive request has at most as many buffers as its queue was made for.
         if request.sges.len() > self.max_sge as usize {
             return Err(ResourceError::invalid(format!(
                 "the receive request has {} scatter/gather elements; the queue was made for {}",
@@ -74,6 +76,8 @@ impl RecvQueue {
                 self.max_sge
             )));
         }
+        //= linux:rxe_verbs.c#post_one_recv
+        //| A full receive queue refuses the request.
         if self.len >= self.depth {
             return Err(ResourceError::no_memory(format!(
                 "the receive queue holds all of its {} requests",

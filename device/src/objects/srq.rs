@@ -158,13 +158,19 @@ impl Srq {
         if change.max_wr.is_some() && (depth == 0 || depth > most_wr) {
             return Err(ResourceError::invalid(format!("SRQ depth {depth} is not within 1..={most_wr}")));
         }
+        //= linux:rxe_srq.c#rxe_srq_chk_attr
+        //| The depth of a shared receive queue is not below its armed limit.
         if change.max_wr.is_some() && depth < self.limit {
             return Err(ResourceError::invalid(format!(
                 "SRQ depth {depth} is less than its armed limit {}; disarm it first",
                 self.limit
             )));
         }
+        //= man:ibv_modify_srq
+        //| A new limit arms the queue for one event.
         let limit = change.limit.unwrap_or(self.limit);
+        //= linux:rxe_srq.c#rxe_srq_chk_attr
+        //| The limit of a shared receive queue is at most its depth.
         if limit > depth {
             return Err(ResourceError::invalid(format!("SRQ limit {limit} is more than its depth {depth}")));
         }
@@ -181,7 +187,11 @@ impl Srq {
             return Taken::Empty;
         }
         into.pd = self.pd;
+        //= statement:44
+        //| The limit fires once, when fewer requests than the limit are left.
         if self.queue.len() < self.limit {
+            //= linux:rxe_resp.c#get_srq_wqe
+            //| The limit is 0 after its event.
             self.limit = 0;
             return Taken::BelowLimit;
         }

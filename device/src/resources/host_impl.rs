@@ -158,6 +158,8 @@ impl Host for DeviceHost<'_> {
             Receives::Shared(srq) => {
                 into.cq = srq.xrc().map_or(qp.recv_cq, |xrc| xrc.cq);
                 let taken = srq.take(into);
+                //= statement:44
+                //| SRQ_LIMIT_REACHED tells that the limit was crossed.
                 if taken == Taken::BelowLimit {
                     let element = AsyncElement::Srq { cookie: srq.cookie() };
                     async_events.raise_for(AsyncEventType::SrqLimitReached, element, srq.account());
@@ -175,6 +177,8 @@ impl Host for DeviceHost<'_> {
 
     fn flush_recv_queue(&mut self, qp: &QpContext) {
         while let Some(Receives::Own(queue)) = self.receives.at_mut(qp.recv_queue) {
+            //= statement:30
+            //| The receive requests of a failed queue pair are flushed in order.
             let Some(wr_id) = queue.take_id() else { break };
             let completion = WorkCompletion {
                 wr_id,
@@ -329,6 +333,8 @@ impl Resources {
                 self.log(qp, Cause::CompletionLost { cq, depth });
             }
             Pushed::EventBy(due_ns) => self.put_off_event(cq, due_ns),
+            //= statement:36
+            //| An overrun raises CQ_ERR and ends all queue pairs of the completion queue.
             Pushed::Overrun => self.cq_overran(cq, qp.qpn),
             Pushed::InError => self.qp_ruined(qp.qpn, cq),
         }

@@ -25,6 +25,8 @@ impl Resources {
     pub fn dealloc_pd(&mut self, pd: Handle) -> Result<(), ResourceError> {
         let users = self.pds.require(pd)?.users;
         let name = format!("protection domain {}", pd.index);
+        //= man:ibv_alloc_pd
+        //| A protection domain that is used cannot be freed.
         check_unused(&name, users, || self.users_of_pd(pd.index))?;
         self.pds.remove(pd);
         Ok(())

@@ -82,8 +82,12 @@ impl Resources {
             (capacity.max_send_wr, capacity.max_send_sge, capacity.max_inline_data) = (0, 0, 0);
         }
         if setup.recv_cq.is_none() || setup.srq.is_some() {
+            //= man:ibv_create_qp
+            //| The receive sizes do not count for a queue pair with a shared receive queue.
             (capacity.max_recv_wr, capacity.max_recv_sge) = (0, 0);
         }
+        //= linux:rxe_qp.c#rxe_qp_chk_cap
+        //| The sizes of a queue pair are within the limits of the device.
         check_size("max_send_wr", capacity.max_send_wr, 0, limits.max_qp_wr)?;
         check_size("max_recv_wr", capacity.max_recv_wr, 0, limits.max_qp_wr)?;
         check_size("max_send_sge", capacity.max_send_sge, 0, limits.max_sge)?;

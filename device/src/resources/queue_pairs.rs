@@ -118,6 +118,8 @@ impl Resources {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         }
         let groups = self.groups.groups_of(qpn);
+        //= man:ibv_create_qp
+        //| A queue pair that is attached to a multicast group cannot be destroyed.
         if groups != 0 {
             return Err(ResourceError::busy(format!(
                 "queue pair {qpn} is attached to {groups} multicast groups; detach it first"
@@ -208,6 +210,8 @@ impl Resources {
                 }
                 Ok(())
             }
+            //= man:ibv_post_recv
+            //| The receives of a queue pair with a shared receive queue are posted there.
             Some(Receives::Shared(_)) => Err(ResourceError::invalid(format!(
                 "queue pair {} takes its receives from an SRQ; post them there",
                 qp.qpn

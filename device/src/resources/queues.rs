@@ -59,7 +59,11 @@ impl Resources {
     /// # Errors
     /// `Invalid`: a depth or completion vector out of range. `NoMemory`: the table is full, or there is none.
     pub fn create_cq(&mut self, setup: CqSetup) -> Result<Arc<CompletionQueue>, ResourceError> {
+        //= linux:rxe_cq.c#rxe_cq_chk_attr
+        //| The depth of a completion queue is at least 1 and at most the limit of the device.
         check_size("completion queue depth", setup.depth, 1, self.limits.max_cqe)?;
+        //= man:ibv_create_cq
+        //| The completion vector is less than the number of vectors.
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
         let common = self.cq_common.clone();
         let ordinal = self.cqs_made;
@@ -111,6 +115,8 @@ impl Resources {
         self.release_late();
         let entry = self.cqs.require(cq)?;
         let name = format!("completion queue {}", cq.index);
+        //= man:ibv_create_cq
+        //| A completion queue that queue pairs use cannot be destroyed.
         check_unused(&name, entry.users, || self.users_of_cq(cq.index))?;
         let (queue, is_own) = (Arc::clone(&entry.cq), entry.ordinal.is_none());
         self.cqs_uncounted -= u32::from(is_own);
@@ -125,6 +131,8 @@ impl Resources {
     /// # Errors
     /// `Invalid`: a size out of range, a stale handle. `NoMemory`: a table is full.
     pub fn create_srq(&mut self, setup: &SrqSetup) -> Result<Handle, ResourceError> {
+        //= linux:rxe_srq.c#rxe_srq_chk_init
+        //| The sizes of a shared receive queue are within the limits of the device.
         check_size("SRQ depth", setup.max_wr, 1, self.limits.max_srq_wr)?;
         check_size("SRQ scatter/gather elements", setup.max_sge, 0, self.limits.max_srq_sge)?;
         self.pds.require(setup.pd)?;
@@ -214,6 +222,8 @@ impl Resources {
         self.release_late();
         let srq = self.srq(handle)?;
         let name = format!("shared receive queue {}", handle.index);
+        //= man:ibv_create_srq
+        //| A shared receive queue that queue pairs use cannot be destroyed.
         check_unused(&name, srq.users(), || self.users_of_srq(handle))?;
         let (pd, xrc, account) = (srq.pd(), srq.xrc(), Arc::clone(srq.account()));
         self.receives.remove(handle);

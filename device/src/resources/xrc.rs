@@ -40,6 +40,8 @@ impl Resources {
     /// # Errors
     /// `Busy`: SRQs or targets were made through this handle. `Invalid`: a stale handle.
     pub fn close_xrcd(&mut self, xrcd: Handle) -> Result<(), ResourceError> {
+        //= man:ibv_open_xrcd
+        //| An XRC domain that is used cannot be closed.
         check_unused("the XRC domain", self.xrc.users(xrcd)?, || self.users_of_xrcd(xrcd))?;
         self.xrc.close(xrcd)
     }

@@ -103,6 +103,8 @@ impl Registrations {
     /// `Invalid`: it is not.
     pub(crate) fn check(&self, domain: u32, qpn: Qpn) -> Result<(), ResourceError> {
         match self.targets.get(&qpn) {
+            //= man:ibv_open_qp
+            //| A target can be opened only through its own domain and by its number.
             Some(target) if target.context.xrcd == domain && !target.half => Ok(()),
             _ => Err(ResourceError::invalid(format!("there is no XRC target {qpn} in this XRC domain"))),
         }
@@ -137,6 +139,8 @@ impl Registrations {
         let target = self.targets.get_mut(&qpn).ok_or_else(missing)?;
         let position = target.registrations.iter().position(|registration| registration.id == id);
         let Registration { account, xrcd, .. } = target.registrations.remove(position.ok_or_else(missing)?);
+        //= statement:48
+        //| A target lives until the last of those who have it open closes it.
         Ok(TargetClosed { account, xrcd, last: target.registrations.is_empty() })
     }
 
@@ -164,6 +168,8 @@ impl Registrations {
     /// Shows an event of a target to all of this process who have it open. False: this is no target's number.
     pub(crate) fn show(&self, qpn: Qpn, event: AsyncEventType, to: &AsyncEventQueue) -> bool {
         let Some(target) = self.targets.get(&qpn) else { return false };
+        //= statement:48
+        //| All who have a target open get its events.
         for registration in &target.registrations {
             let element = AsyncElement::Qp { qpn: qpn.value(), cookie: registration.cookie };
             to.raise_for(event, element, &registration.account);

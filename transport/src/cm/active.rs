@@ -27,6 +27,8 @@ impl Cm {
         let path = &params.path;
         // There and back, and the peer's thinking.
         let interval_ns =
+            //= linux:cm.c#ib_send_cm_req
+            //| A REQ is repeated after two packet life times and the time that the peer may take.
             2 * time_code_ns(path.packet_life_time) + time_code_ns(params.remote_response_timeout);
         let connection = Connection {
             state: State::ReqSent,
@@ -107,6 +109,8 @@ impl Cm {
         let xrc = connection.qp.transport == TransportType::Xrc;
         let remote_qpn = if xrc { Qpn::new(rep.local_eecn) } else { rep.local_qpn };
         let end = |number| RemoteEnd { address: route.remote.0, ca_guid: rep.local_ca_guid, number };
+        //= linux:cm.c#cm_rep_handler
+        //| A REP whose connection is known already is a duplicate.
         if self.table.by_remote_id(&end(rep.local_id.0)).is_some() {
             return Err(Ignored::Duplicate);
         }
@@ -114,6 +118,8 @@ impl Cm {
             && self.is_stale(old)
         {
             self.ask_whether_it_lives(old, now_ns);
+            //= linux:cm.c#cm_rep_handler
+            //| A REP that names a connected queue pair is rejected as stale.
             self.reject_reply(route, transaction, rep, RejectReason::STALE_CONNECTION);
             return Err(Ignored::Stale);
         }
@@ -125,9 +131,12 @@ impl Cm {
             let qp = &mut connection.qp;
             qp.dest_qpn = remote_qpn;
             qp.sq_psn = rep.starting_psn;
-            // What it serves is what we may ask for, and the other way round.
+            //= man:rdma_get_cm_event
+            //| The depths of READs change their roles between the two sides.
             qp.max_rd_atomic = rep.responder_resources;
             qp.max_dest_rd_atomic = rep.initiator_depth;
+            //= linux:cm.c#cm_rep_handler
+            //| The active side takes the RNR retry count from the REP.
             qp.rnr_retry_count = rep.rnr_retry_count;
             qp.timeout = ack_timeout(rep.target_ack_delay, qp.timeout.saturating_sub(1));
         }
@@ -148,6 +157,8 @@ impl Cm {
     ) -> Result<(), Ignored> {
         let same = self.table.between(rep.remote_id, rep.local_id, route).is_some();
         match state {
+            //= linux:cm.c#cm_dup_rep_handler
+            //| A repeated REP of an established connection is answered with the RTU again.
             State::Established | State::MraRepSent if same => {
                 self.say_again(rep.remote_id);
                 Err(Ignored::Duplicate)
@@ -191,6 +202,8 @@ impl Cm {
         within("service level", params.path.sl, 15)?;
         // The initiator of XRC neither serves READs nor receives; Linux leaves out what is about that.
         let two_way = params.transport != TransportType::Xrc;
+        //= linux:cm.c#cm_format_req
+        //| The REQ of an XRC initiator leaves out what is about responses and receives.
         let unless_xrc = |value| if two_way { value } else { 0 };
         Ok(Req {
             local_id: id,
@@ -216,6 +229,8 @@ impl Cm {
             max_cm_retries: params.max_cm_retries,
             srq: two_way && params.srq,
             primary: primary_path(&params.path, self.config.ca_ack_delay),
+            //= linux:cm.c#cm_req_has_alt_path
+            //| An alternate path is present if its local LID is not 0.
             alternate: PathFields::default(),
             private_data: PrivateData::new(params.private_data)?,
         })
@@ -258,6 +273,8 @@ impl Cm {
 
 /// The transaction of a conversation that begins with this id: Linux, too, derives it from the id.
 pub(super) fn new_transaction(id: CommId) -> u64 {
+    //= linux:cm.c#cm_form_tid
+    //| The transaction ID follows from the communication ID.
     1 << 32 | u64::from(id.0)
 }
 
@@ -271,7 +288,8 @@ pub(super) fn within(field: &'static str, value: u8, limit: u8) -> Result<(), Cm
 fn primary_path(path: &CmPath, ca_ack_delay: u8) -> PathFields {
     let MadRoute { local, remote, traffic_class, hop_limit, flow_label } = path.route;
     let one_link = hop_limit <= 1;
-    // RoCE has no LIDs; Linux says "permissive" when the packets are routed.
+    //= linux:cm.c#cm_format_req
+    //| The LIDs are permissive if the hop limit is above 1.
     let lid = if one_link { 0 } else { 0xffff };
     PathFields {
         local_lid: lid,

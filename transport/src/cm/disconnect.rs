@@ -84,6 +84,8 @@ impl Cm {
         let dreq = Dreq {
             local_id: id,
             remote_id: connection.remote_id,
+            //= linux:cm.c#cm_format_dreq
+            //| A DREQ names the queue pair of the peer.
             remote_qpn: connection.qp.dest_qpn,
             private_data,
         };
@@ -121,17 +123,22 @@ impl Cm {
         let id = dreq.remote_id;
         let known = self.table.between(id, dreq.local_id, route);
         let Some(connection) = known.filter(|connection| connection.state != State::Idle) else {
-            // A connection in any state is over now.
+            //= linux:cm.c#cm_issue_drep
+            //| A DREQ of an unknown connection is confirmed with a DREP.
             let drep = Drep { local_id: id, remote_id: dreq.local_id, private_data: PrivateData::NONE };
             self.send(*route, &CmMessage::Drep(drep), transaction);
             return Err(Ignored::UnknownId);
         };
+        //= linux:cm.c#cm_dreq_handler
+        //| A DREQ with the number of another queue pair is ignored.
         if connection.local_qpn != dreq.remote_qpn {
             return Err(Ignored::UnknownId);
         }
         let state = connection.state;
         match state {
             State::Established | State::RepSent | State::MraRepReceived | State::DreqSent => {}
+            //= linux:cm.c#cm_dreq_handler
+            //| A repeated DREQ in timewait gets a DREP again.
             State::Timewait => {
                 self.repeat_drep(id, route, transaction, dreq.local_id);
                 return Err(Ignored::Duplicate);
@@ -224,6 +231,8 @@ impl Cm {
         let Some(connection) = self.table.get_mut(id) else { return };
         connection.state = State::Timewait;
         connection.said = None;
+        //= linux:cm.c#cm_enter_timewait
+        //| Timewait lasts as long as a late packet may be on its way.
         let deadline_ns = now_ns.saturating_add(time_code_ns(connection.qp.timeout));
         self.table.arm(id, deadline_ns);
         self.table.forget_remote_queue_pair(id);

@@ -30,6 +30,8 @@ impl CmConfig {
     pub const fn new(ca_guid: u64) -> CmConfig {
         CmConfig {
             ca_guid,
+            //= linux:rxe.c#rxe_init_device_param
+            //| The adapter says that it acknowledges within the time code 15.
             ca_ack_delay: 15,
             max_connections: 1 << 16,
             max_listeners: 1 << 17,

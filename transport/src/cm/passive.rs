@@ -36,6 +36,8 @@ impl Cm {
             local_q_key: 0,
             local_qpn: params.local_qpn,
             ece: params.ece,
+            //= linux:cm.c#cm_format_rep
+            //| The REP of an XRC target puts its number in the place of the EE context.
             local_eecn: if xrc { params.local_qpn.value() } else { 0 },
             starting_psn: params.starting_psn,
             responder_resources: params.responder_resources,
@@ -73,6 +75,8 @@ impl Cm {
         let connection = self.consumers(id, "a connection that was accepted", |state| {
             matches!(state, State::RepSent | State::MraRepReceived | State::Established)
         })?;
+        //= linux:cm.c#cm_establish
+        //| Data that comes before the RTU establishes the connection.
         if connection.state != State::Established {
             self.become_established(id, PrivateData::NONE);
         }
@@ -88,6 +92,8 @@ impl Cm {
         now_ns: u64,
     ) -> Result<(), Ignored> {
         let end = |number| RemoteEnd { address: route.remote.0, ca_guid: req.local_ca_guid, number };
+        //= linux:cm.c#cm_match_req
+        //| A REQ with a known communication ID and GUID makes no second connection.
         if let Some(id) = self.table.by_remote_id(&end(req.local_id.0)) {
             return self.on_repeated_req(id);
         }
@@ -99,9 +105,13 @@ impl Cm {
             && self.is_stale(old)
         {
             self.ask_whether_it_lives(old, now_ns);
+            //= linux:cm.c#cm_match_req
+            //| A REQ of a connected queue pair with another ID is rejected as stale.
             return refuse(self, RejectReason::STALE_CONNECTION, Ignored::Stale);
         }
         let Some(listener) = self.listeners.find(req.service_id, asked_at) else {
+            //= linux:cm.c#cm_match_req
+            //| A REQ for a service without a listener is rejected with the reason 8.
             return refuse(self, RejectReason::INVALID_SERVICE_ID, Ignored::NoListener);
         };
         if !matches!(req.transport, TransportType::Rc | TransportType::Uc | TransportType::Xrc) {
@@ -138,6 +148,8 @@ impl Cm {
         let id = rtu.remote_id;
         let connection = self.table.between(id, rtu.local_id, route).ok_or(Ignored::UnknownId)?;
         match connection.state {
+            //= linux:cm.c#cm_rtu_handler
+            //| The RTU establishes the connection on the passive side.
             State::RepSent | State::MraRepReceived => {
                 self.become_established(id, rtu.private_data);
                 Ok(())
@@ -160,7 +172,11 @@ impl Cm {
     fn on_repeated_req(&mut self, id: CommId) -> Result<(), Ignored> {
         match self.table.get(id).map(|connection| connection.state) {
             Some(State::ReqReceived) => self.ask_for_time(id),
+            //= linux:cm.c#cm_dup_req_handler
+            //| A repeated REQ that has got an MRA gets it again.
             Some(State::MraReqSent | State::RepSent) => self.say_again(id),
+            //= linux:cm.c#cm_dup_req_handler
+            //| A repeated REQ of a connection in timewait is rejected as stale.
             Some(State::Timewait) => self.say_stale(id),
             _ => {}
         }
@@ -202,6 +218,8 @@ impl Cm {
         info: &[u8],
     ) {
         let rej = Rej {
+            //= linux:cm.c#cm_issue_rej
+            //| The REJ of a request without a connection has the local ID 0.
             local_id: CommId::NONE,
             remote_id: req.local_id,
             rejected: Rejected::Req,
@@ -258,7 +276,8 @@ fn requested(listener: ListenerId, route: &MadRoute, transaction: u64, req: &Req
             dest_qpn: req.local_qpn,
             rq_psn: None,
             sq_psn: req.starting_psn,
-            // What it wants to have outstanding is what we have to serve, and the other way round.
+            //= linux:cm.c#cm_format_req_event
+            //| The passive side sees the depths of READs with their roles exchanged.
             max_dest_rd_atomic: req.initiator_depth,
             max_rd_atomic: req.responder_resources,
             timeout: path.local_ack_timeout,

@@ -102,11 +102,15 @@ impl Cm {
         let remote_id = if mra.of == MraOf::Req { CommId::NONE } else { mra.local_id };
         let connection = self.table.between(id, remote_id, route).ok_or(Ignored::UnknownId)?;
         connection.state = match (connection.state, mra.of) {
+            //= linux:cm.c#cm_mra_handler
+            //| An MRA gives the peer more time for its answer.
             (State::ReqSent, MraOf::Req) => State::MraReqReceived,
             (State::RepSent, MraOf::Rep) => State::MraRepReceived,
             (State::MraReqReceived | State::MraRepReceived, _) => return Err(Ignored::Duplicate),
             (state, _) => return Err(Ignored::WrongState(state)),
         };
+        //= linux:cm.c#cm_mra_handler
+        //| The new time is that of the MRA and one ACK timeout.
         connection.interval_ns = time_code_ns(mra.service_timeout) + time_code_ns(connection.qp.timeout);
         let deadline_ns = now_ns.saturating_add(connection.interval_ns);
         self.settle(id);
@@ -121,6 +125,8 @@ impl Cm {
         let state = connection.ok_or(Ignored::UnknownId)?.state;
         match state {
             State::ReqSent | State::MraReqReceived | State::RepSent | State::MraRepReceived
+                //= linux:cm.c#cm_rej_handler
+                //| A REJ because of a stale connection leads to timewait.
                 if rej.reason == RejectReason::STALE_CONNECTION =>
             {
                 self.enter_timewait(id, now_ns);
@@ -174,7 +180,8 @@ impl Cm {
 
 fn rejection(id: CommId, connection: &Connection, params: &RejectParams<'_>) -> Rej {
     let (local_id, rejected) = match connection.state {
-        // As Linux: an id that the peer was never told is none.
+        //= linux:cm.c#cm_format_rej
+        //| A REJ has the local ID 0 if the peer was never told the ID.
         State::ReqReceived => (CommId::NONE, Rejected::Req),
         State::MraReqSent => (id, Rejected::Req),
         State::RepReceived | State::MraRepSent => (id, Rejected::Rep),

@@ -79,6 +79,8 @@ impl Cm {
             Err(ignored)
         };
         let Some(listener) = self.listeners.find(req.service_id, asked_at) else {
+            //= linux:cm.c#cm_sidr_req_handler
+            //| A SIDR_REQ for a service without a listener gets the status 1.
             return refuse(self, SidrStatus::UNSUPPORTED, Ignored::NoListener);
         };
         if !self.listeners.serves(listener, Served::Datagrams)
@@ -106,6 +108,8 @@ impl Cm {
 
     pub(super) fn on_sidr_rep(&mut self, route: &MadRoute, rep: &SidrRep) -> Result<(), Ignored> {
         let id = rep.request_id;
+        //= linux:cm.c#cm_sidr_rep_handler
+        //| A SIDR_REP belongs to the question with its request ID.
         let connection = self.table.between(id, CommId::NONE, route).ok_or(Ignored::UnknownId)?;
         match connection.state {
             State::SidrReqSent => {}

@@ -22,6 +22,8 @@ impl Cm {
         let Some(connection) = self.table.get_mut(id) else { return };
         if connection.state == State::Timewait {
             self.enter_idle(id);
+            //= man:rdma_get_cm_event
+            //| The event TIMEWAIT_EXIT says that the queue pair may be used again.
             self.tell(id, Event::TimewaitExit { id });
             self.remove_if_forgotten(id);
         } else if let Some(left) = connection.retries_left.checked_sub(1) {
@@ -61,6 +63,8 @@ impl Cm {
                 self.enter_idle(id);
                 UnansweredMessage::Rep
             }
+            //= linux:cm.c#cm_process_send_error
+            //| A DREQ that gets no answer leads to timewait.
             State::DreqSent => {
                 self.enter_timewait(id, now_ns);
                 self.tell(id, Event::Disconnected { id, private_data: None, answered: false });

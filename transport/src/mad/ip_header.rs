@@ -47,6 +47,8 @@ impl IpHeader {
         let address = |bytes: &[u8]| -> Result<IpAddr, IpHeaderError> {
             let octets: [u8; 16] = bytes.try_into().map_err(|_| IpHeaderError::Truncated)?;
             let [.., a, b, c, d] = octets;
+            //= linux:cma.c#cma_save_ip_info
+            //| The addresses of a request are of IPv4 or of IPv6, as its header says.
             match ip_version >> 4 {
                 4 => Ok(IpAddr::V4(Ipv4Addr::new(a, b, c, d))),
                 6 => Ok(IpAddr::V6(Ipv6Addr::from(octets))),
@@ -61,6 +63,8 @@ impl IpHeader {
     /// IPv4 address as its last four bytes.
     pub fn emit(&self) -> [u8; IP_HEADER_BYTES] {
         let mut out = [0; IP_HEADER_BYTES];
+        //= linux:cma.c#cma_format_hdr
+        //| The version of IP stands in the upper four bits of the second byte.
         out[1] = if self.source.is_ipv4() { 4 << 4 } else { 6 << 4 };
         out[2..4].copy_from_slice(&self.source_port.to_be_bytes());
         let in_16_bytes = |address| match address {

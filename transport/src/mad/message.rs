@@ -49,6 +49,8 @@ impl CmMessage {
             attribute::DREP => CmMessage::Drep(Drep::read(body)),
             attribute::SIDR_REQ => CmMessage::SidrReq(SidrReq::read(body)),
             attribute::SIDR_REP => CmMessage::SidrRep(SidrRep::read(body)),
+            //= linux:cm.c#cm_lap_handler
+            //| A LAP on RoCE loads no alternate path.
             attribute::LAP | attribute::APR => return Err(MadError::AlternatePath),
             other => return Err(MadError::Attribute(other)),
         })

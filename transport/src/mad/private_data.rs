@@ -28,6 +28,8 @@ impl<const N: usize> PrivateData<N> {
     pub fn new(bytes: &[u8]) -> Result<PrivateData<N>, PrivateDataTooLong> {
         let mut padded = [0; N];
         let error = PrivateDataTooLong { length_bytes: bytes.len(), limit_bytes: N };
+        //= man:rdma_get_cm_event
+        //| Private data may be longer than what the peer has sent, and the rest is zero.
         padded.get_mut(..bytes.len()).ok_or(error)?.copy_from_slice(bytes);
         Ok(PrivateData(padded))
     }

@@ -39,6 +39,8 @@ impl Rej {
 
     /// The node GUID that comes with a timeout.
     pub fn timeout_ca_guid(&self) -> Option<u64> {
+        //= linux:cm.c#cm_acquire_rejected_id
+        //| A REJ because of a timeout names the sender by its node GUID.
         let guid = self.info.first_chunk().filter(|_| self.reason == RejectReason::TIMEOUT)?;
         Some(u64::from_be_bytes(*guid))
     }

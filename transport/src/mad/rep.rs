@@ -18,6 +18,8 @@ pub struct Rep {
     /// Options of vendors.
     pub ece: Ece,
     /// EE context of the sender (24 bits); Linux puts the queue pair of an XRC target here.
+    //= linux:cm.c#cm_format_rep
+    //| The number of an XRC target stands in the place of the EE context.
     pub local_eecn: u32,
     /// Where the receiver's PSNs begin.
     pub starting_psn: Psn,

@@ -26,6 +26,8 @@ impl TransportType {
             (0, _) => TransportType::Rc,
             (1, _) => TransportType::Uc,
             (2, _) => TransportType::Rd,
+            //= linux:cm_msgs.h#cm_req_get_qp_type
+            //| The transport type 3 with the extended type 1 stands for XRC.
             (_, 1) => TransportType::Xrc,
             (_, other) => TransportType::Unknown(other),
         }

@@ -36,6 +36,8 @@ impl ServiceId {
 
     /// The service id of a port.
     pub const fn rdma_cm(space: PortSpace, port: u16) -> ServiceId {
+        //= linux:cma.c#rdma_get_service_id
+        //| The service ID of RDMA-CM is the port space followed by the port.
         ServiceId((space as u64) << 16 | port as u64)
     }
 

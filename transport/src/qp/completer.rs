@@ -9,6 +9,8 @@ use crate::types::{Answer, Heard, WcStatus, WrClass};
 use crate::wire::{NakCode, OperationClass, Packet, Position, Psn, Syndrome, rnr_timer_ns};
 
 /// RNR retry count that means "for ever".
+//= statement:23
+//| The RNR retry count 7 means that the requester tries for ever.
 const RNR_RETRY_INFINITE: u8 = 7;
 
 impl Requester {
@@ -24,6 +26,8 @@ impl Requester {
         host: &mut H,
     ) -> Result<(), SendFailure> {
         let psn = packet.bth().psn;
+        //= statement:21
+        //| An ACK of a PSN that was never sent changes nothing.
         if !psn.is_before(self.sent_end) {
             self.heard.note(Answer::NeverSent(psn));
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxUnexpectedResponse));
@@ -73,6 +77,8 @@ impl Requester {
     ) -> Result<(), SendFailure> {
         let psn = packet.bth().psn;
         let Some(aeth) = packet.aeth() else { return Ok(()) };
+        //= linux:rxe_comp.c#check_psn
+        //| An ACK that is older than the oldest open request is dropped.
         if psn.is_before(self.acked) {
             self.note_old(psn);
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
@@ -83,6 +89,8 @@ impl Requester {
             host.emit(&settings.context, QpEvent::NakReceived { syndrome, psn });
         }
         match syndrome {
+            //= linux:rxe_comp.c#check_ack
+            //| The syndrome of the AETH says whether the packet is an ACK, an RNR NAK or a NAK.
             Syndrome::Ack { .. } => self.handle_ack(settings, now_ns, packet, host),
             Syndrome::RnrNak { timer_code } => {
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
@@ -95,6 +103,8 @@ impl Requester {
                 if !self.acknowledge_before(settings, psn, now_ns, host) {
                     return self.implied_nak(settings, now_ns, host);
                 }
+                //= statement:30
+                //| A fatal NAK acknowledges everything before its PSN and fails the request that it names.
                 Err(SendFailure::refused(code))
             }
             Syndrome::Reserved(_) => {
@@ -121,6 +131,8 @@ impl Requester {
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
             return Ok(());
         }
+        //= statement:19
+        //| An ACK behind a READ does not complete the READ, whose response was lost.
         self.implied_nak(settings, now_ns, host)
     }
 
@@ -155,6 +167,8 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) -> bool {
+        //= statement:20
+        //| One ACK acknowledges all SENDs and WRITEs up to its PSN.
         let mut reached = self.acked;
         let mut clear = true;
         let mut number = self.queue.head();
@@ -164,6 +178,8 @@ impl Requester {
             if wqe.is_local() {
                 continue;
             }
+            //= statement:20
+            //| No ACK completes a READ or an atomic operation.
             if wqe.needs_response() {
                 clear = false;
                 break;
@@ -194,6 +210,8 @@ impl Requester {
                 host.emit(&settings.context, measured);
             }
         }
+        //= statement:24
+        //| Progress gives the request all its retries again.
         self.reload_retries(settings);
         self.implied_nak_seen = false;
         self.refused_for_now = false;
@@ -217,6 +235,8 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) -> Result<(), SendFailure> {
+        //= linux:rxe_comp.c#rxe_completer
+        //| A lost response costs one retry, however many later responses tell of it.
         if self.implied_nak_seen || self.in_flight() == 0 {
             return Ok(());
         }
@@ -234,6 +254,8 @@ impl Requester {
         now_ns: u64,
         host: &mut H,
     ) -> Result<(), SendFailure> {
+        //= statement:24
+        //| A retry count of n gives one transmission and n repetitions.
         if self.retries_left == 0 {
             return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });
         }
@@ -259,6 +281,8 @@ impl Requester {
         self.refused_for_now = true;
         let (psn, retries_left, wait_ns) = (self.acked, self.rnr_retries_left, rnr_timer_ns(timer_code));
         host.emit(&settings.context, QpEvent::ReceiverNotReady { psn, retries_left, wait_ns });
+        //= statement:23
+        //| An RNR NAK costs an RNR retry and no retry of the transport.
         if settings.rnr_retry != RNR_RETRY_INFINITE {
             if self.rnr_retries_left == 0 {
                 return Err(SendFailure { status: WcStatus::RnrRetryExcErr, local: false });
@@ -268,6 +292,8 @@ impl Requester {
         self.rewind(settings, Repetition::ReceiverNotReady, host);
         self.timer_ns = None;
         self.early_timer_ns = None;
+        //= statement:22
+        //| The requester sends nothing before the time of the RNR code is over.
         self.rnr_until_ns = Some(now_ns.saturating_add(wait_ns));
         Ok(())
     }
@@ -298,8 +324,11 @@ impl Requester {
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxStaleResponse));
             return Ok(None);
         }
-        // A READ or atomic response also acknowledges the SENDs and WRITEs before its request.
+        //= linux:rxe_comp.c#check_psn
+        //| A response to a READ or to an atomic operation acknowledges everything before its request.
         self.acknowledge_before(settings, front.first_psn, now_ns, host);
+        //= statement:19
+        //| After a lost response the READ asks again from the first missing packet on.
         if psn != self.acked {
             self.heard.note(Answer::Later(psn));
             self.implied_nak(settings, now_ns, host)?;
@@ -323,6 +352,8 @@ impl Requester {
         let bad = SendFailure { status: WcStatus::BadRespErr, local: false };
         let position = psn.since(request.first_psn) as u32;
         let expected = Position::of(position == 0, position + 1 == request.count);
+        //= linux:rxe_comp.c#check_ack
+        //| The responses of a READ come in the order First, Middle, Last.
         if packet.info().position != expected && !request.repeated {
             return Err(bad);
         }
@@ -333,6 +364,8 @@ impl Requester {
                 if packet.payload().len() as u64 != left.min(settings.mtu_bytes as u64) {
                     return Err(bad);
                 }
+                //= linux:rxe_comp.c#do_read
+                //| The data of a READ response goes into the local buffers of the request.
                 let stored = host.scatter(settings.context.pd, wqe.sges(), offset, packet.payload());
                 if let Err(error) = stored {
                     self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));
@@ -361,6 +394,8 @@ impl Requester {
         let (true, Some(ack)) = (is_atomic, packet.atomic_ack_eth()) else {
             return Err(SendFailure { status: WcStatus::BadRespErr, local: false });
         };
+        //= linux:rxe_comp.c#do_atomic
+        //| The original value of an atomic operation is stored in the byte order of the host.
         let original = ack.original.to_ne_bytes();
         if let Err(error) = host.scatter(settings.context.pd, wqe.sges(), 0, &original) {
             self.fault = Some(fault_of(settings.context.pd, wqe.sges(), error, true, host));

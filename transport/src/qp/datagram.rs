@@ -12,6 +12,8 @@ use crate::types::{Cause, Detail, WcFlags, WcOpcode, WcStatus};
 use crate::wire::{Packet, grh};
 
 /// Bytes in front of every datagram's payload in the receive buffer.
+//= man:ibv_post_recv
+//| The first 40 bytes of the receive buffers of a datagram are for the GRH.
 pub const GRH_BYTES: usize = 40;
 
 /// A datagram for this queue pair.
@@ -29,6 +31,8 @@ pub(crate) fn handle_datagram<H: Host>(
         host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxWrongService));
         return Ok(());
     };
+    //= statement:41
+    //| A datagram with a wrong Q_Key is dropped and counted.
     if deth.qkey != settings.qkey {
         host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxBadQkey));
         let (source, given, expected) = (deth.source, deth.qkey, settings.qkey);
@@ -36,6 +40,8 @@ pub(crate) fn handle_datagram<H: Host>(
         return Ok(());
     }
     if let Err(fault) = inbound.take_recv(settings, packet, host) {
+        //= linux:rxe_resp.c#check_resource
+        //| A datagram without a receive request is dropped.
         host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxNoReceive));
         let (psn, reason) = (packet.bth().psn, fault.reason());
         host.log(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
@@ -44,9 +50,15 @@ pub(crate) fn handle_datagram<H: Host>(
     if let Err(fault) = store(arrival, packet, inbound, host) {
         return not_stored(settings, packet, &fault, inbound, host);
     }
+    //= statement:40
+    //| A datagram counts 40 bytes more than its message has.
     let total_bytes = (GRH_BYTES + packet.payload().len()) as u32;
     let mut completion = inbound.completion(settings, packet, WcOpcode::Recv, total_bytes);
+    //= linux:rxe_resp.c#do_complete
+    //| The completion of a datagram names the queue pair that sent it.
     completion.src_qp = deth.source.value();
+    //= man:ibv_poll_cq
+    //| The flag GRH says that the GRH stands before the payload.
     completion.flags |= WcFlags::GRH;
     completion.sl = packet_type(arrival.flow.destination);
     if let Some(failure) = inbound.judge(settings, &completion, host).err().and_then(|it| it.buffer_failure())
@@ -98,6 +110,8 @@ fn store<H: Host>(
     let Flow { source, destination, .. } = *arrival.flow;
     let length_bytes = packet.bytes().len();
     let grh = grh(source, destination, arrival.traffic_class, arrival.hop_limit, 0, length_bytes);
+    //= linux:rxe_resp.c#build_rdma_network_hdr
+    //| The IP header of the datagram is stored before its payload.
     inbound.scatter(0, &grh, host)?;
     inbound.scatter(GRH_BYTES as u64, payload, host)
 }

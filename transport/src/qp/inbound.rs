@@ -128,6 +128,8 @@ impl Inbound {
     pub(crate) fn expects(&self, packet: &Packet<'_>) -> Result<(), Fault> {
         let begins = packet.info().position.begins();
         match (self.message, packet.info().class) {
+            //= linux:rxe_resp.c#check_op_seq
+            //| A message begins with a First or an Only packet.
             (Message::None, _) if begins => Ok(()),
             (Message::None, _) => Err(Fault::Headless),
             (Message::Send { .. }, OperationClass::Send) | (Message::Write { .. }, OperationClass::Write)
@@ -170,15 +172,21 @@ impl Inbound {
         let offset = match self.message {
             Message::Send { offset } => offset,
             _ => {
+                //= linux:rxe_resp.c#check_resource
+                //| A SEND takes its receive request at its first packet.
                 self.take_recv(settings, packet, host)?;
                 self.message = Message::Send { offset: 0 };
                 0
             }
         };
         let end = offset + packet.payload().len() as u64;
+        //= statement:29
+        //| A SEND that exceeds its receive request ends with an error.
         if end > self.recv.length_bytes {
             return Err(Fault::TooLong(self.room(end, packet, 0)));
         }
+        //= linux:rxe_resp.c#send_data_in
+        //| The payload of a SEND goes into the buffers of the receive request.
         self.scatter(offset, packet.payload(), host)?;
         if !packet.info().position.ends() {
             self.message = Message::Send { offset: end };
@@ -188,6 +196,8 @@ impl Inbound {
             self.completion(settings, packet, WcOpcode::Recv, u32::try_from(end).unwrap_or(u32::MAX));
         if let Some(ieth) = packet.ieth() {
             let key = remote_key(settings, packet, ieth.rkey, host)?;
+            //= linux:rxe_resp.c#invalidate_rkey
+            //| A SEND with invalidate takes the key away before its completion is made.
             host.invalidate(key).map_err(Fault::Key)?;
             completion.flags |= WcFlags::WITH_INV;
             completion.invalidated_rkey = ieth.rkey;
@@ -212,6 +222,8 @@ impl Inbound {
         let payload = packet.payload();
         let bytes = payload.len() as u64;
         let ends = packet.info().position.ends();
+        //= linux:rxe_resp.c#check_rkey
+        //| The payloads of a WRITE add up to the length of its RETH.
         let adds_up = if ends { bytes == remaining } else { bytes < remaining };
         if !adds_up {
             return Err(Fault::Length);
@@ -225,14 +237,18 @@ impl Inbound {
             (false, false) => 0,
         };
         if range_bytes > 0 {
+            //= linux:rxe_resp.c#check_rkey
+            //| The first packet of a WRITE is checked against the whole range.
             host.check_remote(key, address, range_bytes, Access::REMOTE_WRITE)
                 .map_err(Fault::RemoteMemory)?;
         }
-        // A reliable peer sends the packet again, so nothing is stored before the immediate can be told of.
-        // What an unreliable one sent is stored in any case.
+        //= statement:25
+        //| A missing receive request stops the last packet of a WRITE before its data is stored.
         if has_imm && settings.qp_type.is_reliable() {
             self.take_recv(settings, packet, host)?;
         }
+        //= linux:rxe_resp.c#write_data_in
+        //| A WRITE without payload touches no memory.
         if !payload.is_empty() {
             host.remote_write(key, address, payload).map_err(Fault::RemoteMemory)?;
         }
@@ -248,6 +264,8 @@ impl Inbound {
         if host.listens(Topic::Accesses) {
             host.emit(&settings.context, QpEvent::RemoteWriteEnded { has_imm });
         }
+        //= statement:26
+        //| A WRITE with immediate takes its receive request at its last packet only.
         if has_imm {
             self.take_recv(settings, packet, host)?;
             let completion = self.completion(settings, packet, WcOpcode::RecvRdmaWithImm, total);
@@ -281,6 +299,8 @@ impl Inbound {
         xrc_srqn: Option<u32>,
         host: &mut H,
     ) -> Result<(), Fault> {
+        //= statement:43
+        //| A receive request that an earlier message began is used again.
         if self.holds_recv {
             return Ok(());
         }
@@ -335,6 +355,8 @@ impl Inbound {
     ) -> WorkCompletion {
         let mut completion = self.plain_completion(settings, opcode, byte_len);
         if let Some(imm) = packet.imm() {
+            //= man:ibv_poll_cq
+            //| The flag WITH_IMM says that the completion has immediate data.
             completion.flags |= WcFlags::WITH_IMM;
             completion.imm_data = imm.0;
         }
@@ -353,6 +375,8 @@ impl Inbound {
             wr_id: self.recv.wr_id,
             opcode,
             byte_len,
+            //= linux:rxe_resp.c#do_complete
+            //| The completion of a receive has the number of the local queue pair.
             qp_num: settings.context.qpn.value(),
             src_qp: settings.destination.value(),
             ..WorkCompletion::default()

@@ -220,9 +220,13 @@ impl QueuePair {
         self.complete_held_recv(WcStatus::WrFlushErr, host);
         match self.settings.qp_type {
             QpType::XrcInitiator => {}
+            //= statement:44
+            //| LAST_WQE_REACHED comes once when a queue pair on a shared receive queue enters ERR.
             _ if self.settings.has_srq || self.settings.is_xrc() => {
                 host.event(&self.settings.context, AsyncEventType::QpLastWqeReached);
             }
+            //= linux:rxe_resp.c#flush_recv_queue
+            //| The receive requests of a queue pair in ERR are flushed.
             _ => host.flush_recv_queue(&self.settings.context),
         }
     }
@@ -332,6 +336,8 @@ impl QueuePair {
     fn finish_drain<H: Host>(&mut self, host: &mut H) {
         if self.draining && self.requester.queue.head() >= self.requester.started {
             self.draining = false;
+            //= statement:45
+            //| SQ_DRAINED comes once, if it was asked for.
             if self.attributes.en_sqd_async_notify {
                 host.event(&self.settings.context, AsyncEventType::SqDrained);
             }

@@ -71,7 +71,11 @@ impl QueuePair {
         resolved: Option<ResolvedPath>,
         host: &mut H,
     ) -> Result<(), ModifyError> {
+        //= statement:31
+        //| A call that is refused changes no attribute.
         let next = transition::check(self.settings.qp_type, self.state, attributes, mask, limits)?;
+        //= linux:rxe_qp.c#rxe_qp_chk_attr
+        //| A queue pair that drains can only go to RESET or ERR.
         if self.draining && !matches!(next, QpState::Reset | QpState::Err) {
             let step = Step { qp_type: self.settings.qp_type, from: self.state, to: next };
             return Err(ModifyError::StillDraining { step });
@@ -119,6 +123,8 @@ impl QueuePair {
         when(AttributeMask::TIMEOUT, &|a| a.timeout = new.timeout);
         when(AttributeMask::RETRY_CNT, &|a| a.retry_cnt = new.retry_cnt);
         when(AttributeMask::RNR_RETRY, &|a| a.rnr_retry = new.rnr_retry);
+        //= linux:rxe_qp.c#rxe_qp_from_attr
+        //| Only the low 24 bits of a PSN count.
         when(AttributeMask::RQ_PSN, &|a| a.rq_psn = new.rq_psn & 0xff_ffff);
         when(AttributeMask::MAX_QP_RD_ATOMIC, &|a| a.max_rd_atomic = new.max_rd_atomic);
         when(AttributeMask::ALT_PATH, &|a| {
@@ -169,6 +175,8 @@ impl QueuePair {
     fn enter<H: Host>(&mut self, next: QpState, mask: AttributeMask, host: &mut H) {
         let previous = self.state;
         match (previous, next) {
+            //= linux:rxe_qp.c#rxe_qp_reset
+            //| RESET forgets all requests and makes no completions.
             (_, QpState::Reset) => self.reset(),
             (_, QpState::Err) => self.enter_error(Some(Cause::Modified), host),
             (QpState::Init, QpState::Rtr) => {
@@ -188,6 +196,8 @@ impl QueuePair {
             }
             (QpState::Rts, QpState::Sqd) => {
                 self.state = next;
+                //= linux:rxe_qp.c#rxe_qp_sqd
+                //| SQD lets the messages that were started come to their end.
                 self.draining = true;
                 if !mask.contains(AttributeMask::EN_SQD_ASYNC_NOTIFY) {
                     self.attributes.en_sqd_async_notify = false;
@@ -221,6 +231,8 @@ impl QueuePair {
         let mut attributes = self.attributes.clone();
         attributes.qp_state = self.state as u32;
         attributes.cur_qp_state = self.state as u32;
+        //= linux:rxe_qp.c#rxe_qp_to_attr
+        //| A query says whether the send queue is draining.
         attributes.sq_draining = self.draining;
         attributes.cap = self.capacity;
         // A target sends nothing, and its first PSN may have been set by another process.

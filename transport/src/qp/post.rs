@@ -17,10 +17,14 @@ pub(crate) fn check(
     request: &SendRequest<'_>,
 ) -> Result<u32, PostError> {
     let (opcode, info) = (request.opcode, request.opcode.info());
+    //= man:ibv_post_send
+    //| The table of the manual page says which operations a type of queue pair has.
     if !info.qp_types.contains(settings.qp_type) {
         return Err(PostError::WrongOpcode { opcode, qp_type: settings.qp_type });
     }
     let given = given_bytes(capacity, request, info)?;
+    //= statement:49
+    //| A message of more than 2^31 bytes is refused at the post.
     if given > MAX_MESSAGE_BYTES {
         return Err(PostError::MessageTooLong { given });
     }
@@ -28,7 +32,8 @@ pub(crate) fn check(
         if given != 8 {
             return Err(PostError::NotEightBytes { given });
         }
-        // The address is the peer's to judge: it answers with NAK 0x61.
+        //= linux:rxe_verbs.c#validate_send_wr
+        //| An atomic operation at an unaligned address is refused at the post.
         if !request.faults_complete && !request.remote.address.is_multiple_of(8) {
             return Err(PostError::Misaligned { address: request.remote.address });
         }
@@ -58,6 +63,8 @@ pub(crate) fn check(
 fn given_bytes(capacity: &QpCapacity, request: &SendRequest<'_>, info: &WrInfo) -> Result<u64, PostError> {
     if !request.flags.contains(SendFlags::INLINE) {
         let given = request.sges.len();
+        //= linux:rxe_verbs.c#validate_send_wr
+        //| A request has at most as many buffers as its queue was made for.
         if given > capacity.max_send_sge as usize {
             return Err(PostError::TooManySges { given, allowed: capacity.max_send_sge });
         }
@@ -67,6 +74,8 @@ fn given_bytes(capacity: &QpCapacity, request: &SendRequest<'_>, info: &WrInfo) 
         return Err(PostError::InlineNotAllowed { opcode: request.opcode });
     }
     let given = request.inline_data.len() as u64;
+    //= statement:39
+    //| Inline data is as long as the queue pair was made for, at most.
     if given > u64::from(capacity.max_inline_data) {
         return Err(PostError::InlineTooLong { given, allowed: capacity.max_inline_data });
     }
@@ -87,6 +96,8 @@ impl QueuePair {
     }
 
     fn check_state(&self) -> Result<(), PostError> {
+        //= linux:rxe_verbs.c#rxe_post_send
+        //| A send request is refused before the queue pair is in RTS.
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Rtr) {
             return Err(PostError::WrongState { state: self.state });
         }
@@ -106,9 +117,13 @@ impl QueuePair {
             Err(error) if !request.faults_complete => return Err(error),
             Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
         };
+        //= linux:rxe_verbs.c#post_one_send
+        //| A full queue refuses the request, which is not kept.
         if self.requester.queue.is_full() {
             return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
         }
+        //= man:ibv_create_qp
+        //| All requests are signaled if the queue pair was made with sq_sig_all.
         let signaled = self.settings.signal_all || request.flags.contains(SendFlags::SIGNALED);
         let packet_count = if request.opcode.info().class == WrClass::Local {
             0
@@ -145,6 +160,8 @@ impl QueuePair {
             };
             host.emit(&self.settings.context, event);
         }
+        //= linux:rxe_req.c#rxe_requester
+        //| A request that is posted in ERR is flushed.
         if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.requester.flush(&self.settings, host);
         }

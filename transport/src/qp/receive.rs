@@ -36,6 +36,8 @@ impl QueuePair {
                 return;
             }
         }
+        //= statement:51
+        //| A CNP changes neither PSN nor state, and is not acknowledged.
         if packet.info().service == Service::Cnp {
             self.requester.handle_cnp(&self.settings, now_ns, host);
             return;
@@ -112,6 +114,8 @@ impl QueuePair {
     /// Checks that every packet must pass, of each opcode; a failure is a silent drop. False: it does
     /// not come from the UDP port that the peer's packets are known to come from.
     fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<bool, Counter> {
+        //= linux:rxe_recv.c#check_type_state
+        //| A packet of another transport than the queue pair has is dropped without an answer.
         let service = packet.info().service;
         if service != Service::Cnp && service != self.settings.service() {
             return Err(Counter::RxWrongService);
@@ -120,12 +124,16 @@ impl QueuePair {
         // Services without responses have none in the table of opcodes. XRC queue pairs may have one side.
         let has_side = match self.settings.qp_type {
             QpType::XrcInitiator => !request,
+            //= statement:8
+            //| A packet that the queue pair cannot serve gets no answer.
             QpType::XrcTarget => request,
             _ => true,
         };
         if !has_side && service != Service::Cnp {
             return Err(Counter::RxWrongService);
         }
+        //= linux:rxe_recv.c#check_type_state
+        //| Requests need a state from RTR on, and responses need RTS.
         let receptive = if request {
             matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
         } else {
@@ -134,11 +142,15 @@ impl QueuePair {
         if !receptive {
             return Err(Counter::RxWrongState);
         }
+        //= linux:rxe_recv.c#check_keys
+        //| A packet of another partition is dropped and counted.
         if !pkey_matches(packet.bth().pkey, self.settings.pkey) {
             return Err(Counter::RxBadPkey);
         }
         if self.settings.qp_type.is_connected() {
             let Some(path) = &self.settings.path else { return Err(Counter::RxWrongState) };
+            //= linux:rxe_recv.c#check_addr
+            //| A connected queue pair takes packets only from the address of its peer.
             if arrival.flow.source != path.flow.destination || arrival.flow.destination != path.flow.source {
                 return Err(Counter::RxWrongAddress);
             }
@@ -148,6 +160,8 @@ impl QueuePair {
     }
 
     fn handle_request<H: Host>(&mut self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
+        //= statement:52
+        //| The first packet in RTR is received and raises COMM_EST once.
         let first = self.state == QpState::Rtr && self.receiver.establish();
         if first {
             host.event(&self.settings.context, AsyncEventType::CommEst);
@@ -234,5 +248,7 @@ impl QueuePair {
 
 /// Two P_Keys match if their low 15 bits do, are not 0, and one of them is a full member.
 pub(super) fn pkey_matches(a: u16, b: u16) -> bool {
+    //= linux:rxe_recv.c#check_keys
+    //| Two P_Keys match if their low 15 bits are equal and one of them has full membership.
     a & 0x7fff == b & 0x7fff && a & 0x7fff != 0 && (a | b) & 0x8000 != 0
 }

@@ -28,6 +28,8 @@ pub(crate) struct Replay {
 pub(crate) enum ReplayKind {
     /// Is executed again: memory may have changed. The key's domain is found anew: it is that of the SRQ
     /// which the repetition names.
+    //= linux:rxe_resp.c#rxe_recheck_mr
+    //| The key of a repeated READ is looked up again.
     Read { rkey: u32, address: u64, length_bytes: u32 },
     /// Is answered with the first original value.
     Atomic { original: u64 },
@@ -179,6 +181,8 @@ impl Responses {
 
     /// Another READ or atomic is more than the peer was granted: so many wait for their first answer.
     pub(crate) fn exceeds(&self, max_dest_rd_atomic: u8) -> bool {
+        //= statement:27
+        //| A peer may have as many READs and atomic operations under way as it was granted.
         let granted = usize::from(max_dest_rd_atomic);
         // The answers of most requests leave before the next request comes.
         self.queue.len() >= granted
@@ -236,6 +240,8 @@ impl Responses {
     }
 
     pub(crate) fn push_read(&mut self, request: ReadRequest, msn: u32) {
+        //= statement:17
+        //| The MSN in the responses counts the READ that they answer.
         self.queue.push_back(Response::Read(request.stream(before(msn), msn, false)));
     }
 
@@ -276,6 +282,8 @@ impl Responses {
 
     /// Remembers an executed operation; the oldest is forgotten beyond the granted number.
     pub(crate) fn remember(&mut self, replay: Replay, max_dest_rd_atomic: u8) {
+        //= linux:rxe_resp.c#rxe_prepare_res
+        //| The oldest operation is forgotten when a new one needs its place.
         while self.replays.len() >= usize::from(max_dest_rd_atomic.max(1)) {
             self.replays.pop_front();
         }
@@ -288,6 +296,8 @@ impl Responses {
             .iter()
             .rev()
             .find(|replay| {
+                //= linux:rxe_resp.c#find_resource
+                //| A repeated request belongs to the operation whose range of PSNs contains its PSN.
                 let position = psn.since(replay.first_psn);
                 position >= 0 && (position as u32) < replay.count
             })
@@ -405,11 +415,15 @@ impl Response {
                 (with_aeth(Operation::Acknowledge, psn, syndrome, msn), 0)
             }
             Response::Atomic { psn, original, msn, .. } => {
+                //= linux:rxe_resp.c#send_atomic_ack
+                //| An atomic operation is answered by one packet with the original value.
                 let mut headers = with_aeth(Operation::AtomicAcknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
                 headers.atomic_ack_eth = Some(AtomicAckEth { original });
                 (headers, 0)
             }
             Response::Empty { psn, msn, .. } => {
+                //= linux:rxe_resp.c#send_read_response_ack
+                //| FLUSH and ATOMIC WRITE are answered by a READ RESPONSE ONLY without payload.
                 (with_aeth(Operation::ReadResponseOnly, psn, Syndrome::ACK_UNLIMITED, msn), 0)
             }
             Response::Read(ref stream) => stream.next_packet(settings),
@@ -429,6 +443,8 @@ impl ReadStream {
         let position = Position::of(self.sent == 0, self.sent + 1 >= self.count);
         let operation = Packets::READ_RESPONSE.at(position).unwrap_or(Operation::ReadResponseOnly);
         let mut headers = Headers::new(settings.bth(operation, self.first_psn.plus(self.sent)));
+        //= statement:17
+        //| Middle responses of a READ have no AETH, and the others have one.
         if position != Position::Middle {
             headers.aeth = Some(Aeth { syndrome: Syndrome::ACK_UNLIMITED.byte(), msn: self.msn });
         }
@@ -449,6 +465,8 @@ impl ReadStream {
     ) -> Result<(), Psn> {
         let address = self.address.wrapping_add(self.offset(settings));
         let length_bytes = payload.len() as u64;
+        //= linux:rxe_resp.c#read_reply
+        //| Each response packet reads the memory when the packet is made.
         host.remote_read(self.key, address, payload).map_err(|error| {
             let rkey = self.key.rkey;
             let cause = Cause::RequestRefused {

@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) retry_count: u8,
     /// 7 is for ever.
     pub(crate) rnr_retry: u8,
+    //= linux:rxe_resp.c#rxe_receiver
+    //| The responder sends the attribute min_rnr_timer in its RNR NAKs.
     pub(crate) min_rnr_timer: u8,
     /// READs and atomics this side may have outstanding.
     pub(crate) max_rd_atomic: u8,

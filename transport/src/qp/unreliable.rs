@@ -82,11 +82,15 @@ impl UnreliableReceiver {
         let psn = packet.bth().psn;
         if packet.info().position.begins() {
             // Resynchronise at any PSN; a message in progress is given up, its receive request kept.
+            //= statement:43
+            //| UC begins anew at each First or Only packet, with every PSN.
             self.dropping = false;
             self.inbound.message = Message::None;
         } else if psn != self.expected || self.dropping {
             if !self.dropping {
                 host.emit(&settings.context, QpEvent::OutOfSequence { psn, expected: self.expected });
+                //= statement:43
+                //| A lost packet of UC costs its message only.
                 let reason = "a packet of it was lost, or overtaken by another";
                 self.drop_message(settings, packet, self.expected, Dropped::message(reason), host);
             }
@@ -133,6 +137,8 @@ impl UnreliableReceiver {
         })?;
         self.inbound.expects(packet)?;
         let is_write = packet.info().class == OperationClass::Write;
+        //= linux:rxe_resp.c#check_op_valid
+        //| A WRITE on UC without the right of the queue pair is dropped silently.
         if is_write && !settings.access.contains(Access::REMOTE_WRITE) {
             return Err(Dropped::message("the queue pair's access flags do not allow RDMA WRITE").into());
         }

@@ -38,6 +38,8 @@ impl Gid {
 
 impl From<Ipv4Addr> for Gid {
     fn from(address: Ipv4Addr) -> Gid {
+        //= linux:ib_addr.h#rdma_ip2gid
+        //| The GID of an IPv4 address is its form that is mapped to IPv6.
         Gid(address.to_ipv6_mapped().octets())
     }
 }

@@ -48,6 +48,8 @@ impl Mtu {
 
     /// The largest path MTU that fits a link MTU in bytes; `None` below 336.
     pub fn largest_for_link(link_mtu_bytes: u32) -> Option<Mtu> {
+        //= linux:rxe.c#rxe_set_mtu
+        //| The active MTU is the largest one that leaves room for the headers of a packet.
         let room = link_mtu_bytes.checked_sub(Mtu::LINK_OVERHEAD_BYTES)? as usize;
         Mtu::ALL.into_iter().rev().find(|mtu| mtu.bytes() <= room)
     }

@@ -84,6 +84,8 @@ impl Bth {
             | (self.pad_count & 3) << 4
             | (self.version & 0x0f);
         let congestion = u8::from(self.fecn) << 7 | u8::from(self.becn) << 6;
+        //= statement:1
+        //| The reserved bits of byte 8 are sent as zeros, and the ICRC covers them.
         let ack = u8::from(self.ack_request) << 7;
         *out = [self.opcode.byte(), flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2];
     }

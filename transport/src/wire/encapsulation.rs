@@ -111,6 +111,8 @@ pub fn decapsulate(link: LinkType, frame: &[u8]) -> Result<Datagram<'_>, Encapsu
         },
         ip_header,
         udp_header: udp.header_slice(),
+        //= statement:6
+        //| Bytes behind the length that UDP gives are ignored.
         payload: udp.payload(),
         traffic_class: fields.traffic_class,
         hop_limit: fields.hop_limit,
@@ -128,6 +130,8 @@ pub fn encapsulate(path: &Path, ip_id: u16, payload: &[u8]) -> Vec<u8> {
         source_port: path.flow.source_port,
         destination_port: path.flow.destination_port,
         length,
+        //= linux:rxe_net.c#prepare_udp_hdr
+        //| The UDP checksum of a sent packet is 0.
         checksum: 0,
     };
     let header = ip_header(

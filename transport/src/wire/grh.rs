@@ -32,6 +32,8 @@ pub fn grh(
     let mut area = [0; GRH_BYTES];
     let (_, v4) = area.split_at_mut(Ipv6Header::LEN - Ipv4Header::MIN_LEN);
     match header {
+        //= statement:40
+        //| The IPv4 header of a datagram stands in bytes 20 to 39 of the receive buffer.
         super::encapsulation::IpHeader::V4(bytes) => v4.copy_from_slice(&bytes),
         super::encapsulation::IpHeader::V6(bytes) => area = bytes,
     }

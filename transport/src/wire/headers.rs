@@ -105,6 +105,8 @@ impl Headers {
         else {
             return 0;
         };
+        //= statement:7
+        //| A SEND of 5 bytes is padded with three zeros.
         Headers { bth: Bth { pad_count: pad_count as u8, ..self.bth }, ..*self }.emit(head);
         if let Some((data, pad)) = body.split_at_mut_checked(payload.len()) {
             data.copy_from_slice(payload);

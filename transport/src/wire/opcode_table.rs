@@ -120,6 +120,8 @@ const ROWS: &[&[OpcodeInfo]] = rows! {
     WriteOnlyImm       "RDMA_WRITE_ONLY_IMM"       Only   ZeroToMtu Write        [RETH IMM]:   Rc Uc Xrc;
     ReadRequest        "RDMA_READ_REQUEST"         Only   None      Read         [RETH]:       Rc Xrc;
     ReadResponseFirst  "RDMA_READ_RESPONSE_FIRST"  First  Mtu       ReadResponse [AETH]:       Rc Xrc;
+    //= statement:17
+    //| The middle responses of a READ have no AETH.
     ReadResponseMiddle "RDMA_READ_RESPONSE_MIDDLE" Middle Mtu       ReadResponse []:           Rc Xrc;
     ReadResponseLast   "RDMA_READ_RESPONSE_LAST"   Last   OneToMtu  ReadResponse [AETH]:       Rc Xrc;
     ReadResponseOnly   "RDMA_READ_RESPONSE_ONLY"   Only   ZeroToMtu ReadResponse [AETH]:       Rc Xrc;
@@ -147,7 +149,8 @@ const fn row(
     let is_request = class.is_request();
     let headers = match service {
         Service::Ud => headers.union(HeaderSet::DETH),
-        // Answers name no shared receive queue.
+        //= statement:47
+        //| Requests of XRC have an XRCETH, and responses have none.
         Service::Xrc if is_request => headers.union(HeaderSet::XRCETH),
         _ => headers,
     };

@@ -105,6 +105,8 @@ impl OperationClass {
     /// A request whose answer the responder keeps, because it must not execute the request twice.
     #[inline]
     pub const fn is_executed_once(self) -> bool {
+        //= statement:13
+        //| The answers of atomic operations and of FLUSH are kept, because a repetition is not executed.
         matches!(self, OperationClass::Atomic | OperationClass::Flush)
     }
 

@@ -31,15 +31,21 @@ impl<'a> Packet<'a> {
             return Err(PacketError::TooShort);
         }
         let bth = Bth::parse(udp_payload).ok_or(PacketError::TooShort)?;
+        //= statement:8
+        //| A packet with a transport version other than 0 gets no answer.
         if bth.version != 0 {
             return Err(PacketError::BadVersion);
         }
         let info = bth.opcode.info().ok_or(PacketError::UnknownOpcode)?;
         let body_bytes =
+            //= linux:rxe_recv.c#rxe_rcv
+            //| A packet that is shorter than the headers of its opcode is dropped.
             udp_payload.len().checked_sub(info.header_bytes + ICRC_BYTES).ok_or(PacketError::TooShort)?;
         if body_bytes % 4 != 0 {
             return Err(PacketError::BadLength);
         }
+        //= statement:7
+        //| The pad bytes do not count as payload, and their values mean nothing.
         let payload_bytes = body_bytes.checked_sub(usize::from(bth.pad_count)).ok_or(PacketError::BadPad)?;
         let legal = match info.payload {
             PayloadRule::None => body_bytes == 0,

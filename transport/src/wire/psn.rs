@@ -41,6 +41,8 @@ impl Psn {
     /// Signed distance from `origin` to `self`, −2^23 … 2^23 − 1.
     #[inline]
     pub const fn since(self, origin: Psn) -> i32 {
+        //= statement:16
+        //| The 2^23 PSNs before the expected one are duplicates, and PSNs wrap after 0xFFFFFF.
         (self.0.wrapping_sub(origin.0) << 8) as i32 >> 8
     }
 

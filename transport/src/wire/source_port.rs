@@ -17,6 +17,8 @@ pub const fn is_computed(port: u16) -> bool {
 /// ends compute the same one, unless they were given different labels.
 pub const fn of_connection(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     match flow_label & 0xf_ffff {
+        //= linux:ib_verbs.h#rdma_get_udp_sport
+        //| Without a flow label the source port follows from the numbers of both queue pairs.
         0 => from_qpns(local, remote),
         label => from_flow_label(label),
     }
@@ -24,12 +26,16 @@ pub const fn of_connection(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
 
 /// Source port for an IPv6 flow label (or the 20-bit flow label of an address handle).
 pub const fn from_flow_label(flow_label: u32) -> u16 {
+    //= linux:ib_verbs.h#rdma_flow_label_to_udp_sport
+    //| The 20 bits of the flow label are folded to the 14 low bits of the source port.
     let folded = (flow_label & 0x0_3fff) ^ ((flow_label & 0xf_c000) >> 14);
     folded as u16 | FIRST
 }
 
 /// Source port when the flow label is zero: both queue pair numbers, mixed.
 pub const fn from_qpns(local: Qpn, remote: Qpn) -> u16 {
+    //= linux:ib_verbs.h#rdma_calc_flow_label
+    //| The flow label of a connection is mixed from the product of its queue pair numbers.
     let mut mixed = local.value() as u64 * remote.value() as u64;
     mixed ^= mixed >> 20;
     mixed ^= mixed >> 40;

@@ -43,6 +43,8 @@ impl Syndrome {
     pub const fn from_byte(byte: u8) -> Syndrome {
         let value = byte & 0x1f;
         match (byte >> 5, value) {
+            //= linux:rxe_comp.c#check_ack
+            //| The upper three bits of the syndrome tell ACK, RNR NAK and NAK apart.
             (0, _) => Syndrome::Ack { credit_code: value },
             (1, _) => Syndrome::RnrNak { timer_code: value },
             (3, 0) => Syndrome::Nak(NakCode::Sequence),
@@ -70,6 +72,8 @@ impl Syndrome {
 pub const fn rnr_timer_ns(code: u8) -> u64 {
     // In units of 10 µs: powers of two and the values half way between them.
     let units: u64 = match code & 0x1f {
+        //= statement:22
+        //| The RNR code 0 is the longest time, and the code 1 is the shortest.
         0 => 1 << 16,
         1 => 1,
         code if code % 2 == 0 => 1 << (code / 2),
@@ -93,7 +97,11 @@ pub const fn credits(code: u8) -> Option<u32> {
 /// count. `None` for 0: wait for ever.
 pub const fn transport_timer_ns(timeout: u8) -> Option<u64> {
     match timeout & 0x1f {
+        //= statement:24
+        //| The timeout 0 never expires.
         0 => None,
+        //= linux:rxe_qp.c#rxe_qp_from_attr
+        //| The transport timer is 4.096 microseconds, doubled as often as the timeout says.
         exponent => Some(4096 << exponent),
     }
 }

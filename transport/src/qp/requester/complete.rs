@@ -24,6 +24,8 @@ impl Requester {
     pub(crate) fn complete_ready<H: Host>(&mut self, settings: &Settings, host: &mut H) {
         while self.queue.head() < self.started {
             let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
+            //= linux:rxe_comp.c#get_wqe
+            //| Requests complete in the order in which they were posted.
             let done = if wqe.is_local() { wqe.executed } else { !self.acked.is_before(wqe.end_psn()) };
             if !done {
                 return;
@@ -57,6 +59,8 @@ impl Requester {
     /// Completes and forgets the entry at the head.
     pub(crate) fn complete_head<H: Host>(&mut self, settings: &Settings, status: WcStatus, host: &mut H) {
         let Some(wqe) = self.queue.entry(self.queue.head()) else { return };
+        //= linux:rxe_comp.c#do_complete
+        //| An unsignaled request makes a completion only if it fails.
         if wqe.signaled || status != WcStatus::Success {
             let completion = WorkCompletion {
                 wr_id: wqe.wr_id,
@@ -112,12 +116,16 @@ impl Requester {
             });
             host.log(&settings.context, cause);
         }
+        //= statement:30
+        //| The first request that fails has its own status.
         self.complete_head(settings, status, host);
         self.flush(settings, host);
     }
 
     /// Flushes everything with `WR_FLUSH_ERR` and stops all timers.
     pub(crate) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
+        //= linux:rxe_comp.c#flush_send_queue
+        //| Every request that is left in the queue ends with WR_FLUSH_ERR.
         while !self.queue.is_empty() {
             self.complete_head(settings, WcStatus::WrFlushErr, host);
         }

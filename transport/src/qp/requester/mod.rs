@@ -33,6 +33,8 @@ impl SendFailure {
     /// The peer refused the request.
     pub(crate) const fn refused(code: NakCode) -> SendFailure {
         let status = match code {
+            //= linux:rxe_comp.c#check_ack
+            //| Each code of a NAK has a status of its own.
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
             NakCode::RemoteAccess => WcStatus::RemAccessErr,
             NakCode::InvalidReadRequest => WcStatus::RemInvRdReqErr,
@@ -172,6 +174,8 @@ impl Requester {
 
     /// RTR → RTS: numbering starts at `sq_psn`.
     pub(crate) fn start(&mut self, settings: &Settings, sq_psn: Psn, window_limit_packets: u32) {
+        //= linux:rxe_qp.c#rxe_qp_from_attr
+        //| The first request packet has the PSN of sq_psn.
         self.next_psn = sq_psn;
         self.first_psn = sq_psn;
         self.heard = Heard::default();
@@ -229,6 +233,8 @@ impl Requester {
     /// The cursor stands at the oldest unacknowledged packet.
     fn stand_at_oldest(&mut self) {
         self.cursor = self.queue.head();
+        //= statement:19
+        //| The transmission starts again at the oldest packet that is not acknowledged.
         self.cursor_packet = match self.queue.entry(self.cursor) {
             Some(wqe) if !wqe.is_local() => self.acked.since(wqe.first_psn).max(0) as u32,
             _ => 0,
@@ -242,6 +248,8 @@ impl Requester {
         if self.rnr_until_ns.is_some() || waits || self.held_until_ns().is_some() {
             return false;
         }
+        //= statement:45
+        //| A queue pair in SQD starts no new message.
         let end = if draining { self.started } else { self.queue.tail() };
         self.cursor < end
     }

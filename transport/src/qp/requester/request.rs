@@ -8,6 +8,8 @@ use crate::wire::{
 };
 
 /// With this bit in a datagram's Q_Key, the sending queue pair's own Q_Key is used.
+//= statement:41
+//| A Q_Key with its highest bit set stands for the Q_Key of the sending queue pair.
 const OWN_QKEY: u32 = 0x8000_0000;
 
 /// The packet to send for packet number `k` of a WQE.
@@ -32,6 +34,8 @@ impl Request {
             wqe.packet_count.saturating_sub(k).max(1).min(part - k % part)
         });
         let ends_message = k + response_count.unwrap_or(1) >= wqe.packet_count;
+        //= linux:rxe_req.c#rxe_requester
+        //| Each packet but the last carries one path MTU.
         let payload_offset = u64::from(k) * settings.mtu_bytes as u64;
         let left = u64::from(wqe.length_bytes).saturating_sub(payload_offset);
         Some(Request {
@@ -45,9 +49,13 @@ impl Request {
 
     pub(super) fn headers(&self, settings: &Settings, wqe: &SendWqe, psn: Psn) -> Headers {
         let mut headers = Headers::new(settings.bth(self.operation, psn));
+        //= linux:rxe_req.c#init_req_packet
+        //| Only the last packet of a message carries the solicited event bit.
         headers.bth.solicited = self.ends_message && wqe.flags.contains(SendFlags::SOLICITED);
         let Some(info) = headers.bth.opcode.info() else { return headers };
         let has = |header| info.headers.contains(header);
+        //= statement:47
+        //| All request packets of XRC have an XRCETH.
         if has(HeaderSet::XRCETH) {
             headers.xrceth = Some(XrcEth { srqn: wqe.xrc_srqn });
         }
@@ -81,6 +89,8 @@ impl Request {
     fn reth(&self, settings: &Settings, wqe: &SendWqe) -> Reth {
         let (offset, length) = match (wqe.info().class, wqe.flush()) {
             (WrClass::Read, _) => {
+                //= statement:19
+                //| A repeated READ asks for the missing rest with an address that is moved forward.
                 let left = u64::from(wqe.length_bytes).saturating_sub(self.payload_offset);
                 let most = u64::from(self.response_count.unwrap_or(1)) * settings.mtu_bytes as u64;
                 (self.payload_offset, left.min(most) as u32)

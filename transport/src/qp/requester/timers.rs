@@ -20,6 +20,8 @@ const LAST_RETRIES: u8 = 1;
 impl Requester {
     #[inline]
     pub(crate) fn reload_retries(&mut self, settings: &Settings) {
+        //= linux:rxe_comp.c#reset_retry_counters
+        //| Progress sets both retry counters to their configured values.
         self.retries_left = settings.retry_count;
         self.rnr_retries_left = settings.rnr_retry;
         self.starved_since_ns = None;
@@ -34,6 +36,8 @@ impl Requester {
     pub(super) fn start_timers(&mut self, settings: &Settings, now_ns: u64) {
         if self.timer_ns.is_none() {
             self.timer_began_ns = now_ns;
+            //= statement:24
+            //| The timeout 0 means that the requester waits for ever.
             self.timer_ns = transport_timer_ns(settings.timeout).map(|ns| now_ns.saturating_add(ns));
         }
         if self.early_timer_ns.is_none() {
@@ -53,6 +57,8 @@ impl Requester {
         self.timer_ns = None;
         self.early_timer_ns = None;
         self.early_backoff = 0;
+        //= linux:rxe_comp.c#reset_retry_timer
+        //| The timer runs only while packets wait for an answer.
         if self.in_flight() > 0 {
             self.start_timers(settings, now_ns);
         }
@@ -103,6 +109,8 @@ impl Requester {
         peer: PeerProgress,
         host: &mut H,
     ) -> Result<(), SendFailure> {
+        //= linux:rxe_req.c#rnr_nak_timer
+        //| The requester goes on when the RNR timer has expired.
         if self.rnr_until_ns.is_some_and(|at| at <= now_ns) {
             self.rnr_until_ns = None;
         }
@@ -122,6 +130,8 @@ impl Requester {
             self.timer_ns = None;
             let (psn, retries_left, timeout) = (self.acked, self.retries_left, settings.timeout);
             host.emit(&settings.context, QpEvent::TimedOut { psn, retries_left, timeout });
+            //= linux:rxe_comp.c#rxe_completer
+            //| A request whose retries are used up ends with RETRY_EXC_ERR.
             if self.retries_left == 0 {
                 self.peer_is_absent = peer == PeerProgress::Absent;
                 return Err(SendFailure { status: WcStatus::RetryExcErr, local: false });

@@ -48,6 +48,8 @@ impl Requester {
         sink: &mut T,
     ) -> Result<Progress, SendFailure> {
         loop {
+            //= statement:22
+            //| No packet leaves while the requester waits for the receiver.
             if self.rnr_until_ns.is_some() {
                 return Ok(Progress::Idle);
             }
@@ -55,6 +57,8 @@ impl Requester {
             if self.local_failure.is_some() || self.waits_for_forged() {
                 return Ok(Progress::Idle);
             }
+            //= linux:rxe_req.c#req_check_sq_drain_done
+            //| A draining send queue finishes what it has started and starts nothing.
             if draining && self.cursor >= self.started {
                 return Ok(Progress::Idle);
             }
@@ -78,6 +82,8 @@ impl Requester {
                 Sent::NoRoom => return Ok(Progress::Blocked),
                 Sent::LocalError(status) => self.local_failure = Some((self.cursor, status)),
             }
+            //= linux:rxe_net.c#rxe_xmit_packet
+            //| A request of UC or UD is done when its last packet was handed to the network.
             if !settings.qp_type.is_reliable() {
                 // Handed to the network is done.
                 self.acked = self.cursor_psn();
@@ -92,10 +98,14 @@ impl Requester {
         if !settings.qp_type.is_reliable() {
             return false;
         }
+        //= statement:28
+        //| A fence waits for earlier READs and atomic operations, and not for SENDs and WRITEs.
         let fenced = wqe.flags.contains(SendFlags::FENCE) && self.cursor_packet == 0;
         if fenced && !self.outstanding.is_empty() {
             return true;
         }
+        //= statement:27
+        //| The number of READs and atomic operations under way is limited, and no request overtakes.
         if wqe.needs_response() && self.outstanding.len() >= settings.read_depth() {
             return true;
         }
@@ -221,6 +231,8 @@ impl Requester {
     /// Whether a packet to a reliable peer asks for an acknowledgement.
     fn asks_for_ack(&self, request: &Request, psn: Psn) -> bool {
         let window_left = self.window.packets().saturating_sub(self.in_flight()).max(1);
+        //= linux:rxe_req.c#init_req_packet
+        //| The last packet of each message asks for an acknowledgement.
         request.ends_message
             || request.response_count.is_some()
             || window_left == 1
@@ -231,6 +243,8 @@ impl Requester {
     fn advance(&mut self, settings: &Settings, request: &Request, psn: Psn, ack_request: bool, now_ns: u64) {
         let count = request.response_count.unwrap_or(1);
         if request.response_count.is_some() {
+            //= linux:rxe_req.c#check_init_depth
+            //| Each READ and each atomic operation takes one of the granted places.
             let repeated = psn.is_before(self.sent_end);
             self.outstanding.push_back(Outstanding { first_psn: psn, count, repeated });
         }
@@ -258,6 +272,8 @@ fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &m
     let outcome = match (wqe.info().operand, wqe.bind()) {
         (Operand::Window, Some(bind)) => host.bind_window(&settings.context, &bind),
         (Operand::Window, None) => return Executed::Failed(WcStatus::MwBindErr, None),
+        //= linux:rxe_req.c#rxe_wqe_is_fenced
+        //| LOCAL_INV waits until all requests before it have completed.
         _ if !is_first => return Executed::Waits,
         _ => {
             let (pd, qpn) = (settings.context.pd, settings.context.qpn);
@@ -266,7 +282,8 @@ fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &m
     };
     match outcome {
         Ok(()) => Executed::Done,
-        // "Memory management operation error" of IBTA 11.6.2, for which verbs have this one status.
+        //= ibta-1.5#11.6.2
+        //| A failed operation on a window ends with the status of a memory management operation error.
         Err(error) => Executed::Failed(WcStatus::MwBindErr, Some(error)),
     }
 }
@@ -299,6 +316,8 @@ fn gather<H: Host>(
     if !wqe.is_inline() {
         return host.gather(settings.context.pd, wqe.sges(), offset, payload).map_err(NoPayload::Memory);
     }
+    //= statement:39
+    //| Inline data was copied at the post and needs no key.
     let start = offset as usize;
     let data = wqe.inline_data().get(start..start + payload.len()).ok_or(NoPayload::TooShort)?;
     payload.copy_from_slice(data);

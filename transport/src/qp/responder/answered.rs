@@ -14,6 +14,8 @@ use crate::wire::{OperationClass, Packet};
 impl Responder {
     /// Requests that are answered by a response of their own need a place in the queue.
     fn check_resources(&self, settings: &Settings) -> Result<(), Stop> {
+        //= statement:27
+        //| A responder of depth 0 answers a READ with NAK 0x61.
         if settings.max_dest_rd_atomic == 0 {
             return Err(Refused::invalid("max_dest_rd_atomic is 0").into());
         }
@@ -28,8 +30,12 @@ impl Responder {
     }
 
     fn remember(&mut self, settings: &Settings, count: u32, kind: ReplayKind) {
+        //= linux:rxe_resp.c#rxe_prepare_res
+        //| The responder keeps what a repeated READ or atomic operation needs.
         let replay = Replay { first_psn: self.expected, count, message: self.msn, kind };
         self.responses.remember(replay, settings.max_dest_rd_atomic);
+        //= linux:rxe_resp.c#read_reply
+        //| A READ takes as many PSNs as it has response packets.
         self.expected = self.expected.plus(count);
         self.msn = (self.msn + 1) & 0xff_ffff;
         self.inbound.messages += 1;
@@ -45,6 +51,8 @@ impl Responder {
         let Some(reth) = packet.reth() else {
             return Err(Refused::invalid("READ without RETH").into());
         };
+        //= statement:9
+        //| A READ of no bytes succeeds with any R_Key and any address.
         let key = if reth.length == 0 {
             RemoteKey { rkey: reth.rkey, pd: settings.context.pd, qpn: settings.context.qpn }
         } else {
@@ -77,9 +85,13 @@ impl Responder {
         let (Some(operation), Some(range)) = (AtomicOperation::of(packet), range_of(packet)) else {
             return Err(Refused::invalid("an atomic without its headers").into());
         };
+        //= linux:rxe_resp.c#check_rkey
+        //| An ATOMIC WRITE names exactly eight bytes.
         if range.length_bytes != 8 {
             return Err(Refused::invalid("ATOMIC WRITE carries exactly 8 bytes").into());
         }
+        //= statement:49
+        //| An atomic operation at an unaligned address gets NAK 0x61.
         if !range.address.is_multiple_of(8) {
             return Err(Refused::access(MemoryError::Misaligned).into());
         }
@@ -90,10 +102,14 @@ impl Responder {
             host.emit(&settings.context, QpEvent::RemoteAccess { class, range, ends: true });
         }
         let psn = self.expected;
+        //= linux:rxe_resp.c#send_atomic_ack
+        //| The answer to an atomic operation carries the value that the memory had before.
         if operation.returns_original() {
             self.remember(settings, 1, ReplayKind::Atomic { original });
             self.responses.push_atomic(psn, original, self.msn);
         } else {
+            //= statement:50
+            //| ATOMIC WRITE and FLUSH are answered as a READ of no bytes is.
             self.remember(settings, 1, ReplayKind::Empty);
             self.responses.push_empty(psn, self.msn);
         }
@@ -112,10 +128,14 @@ impl Responder {
         };
         let range = match feth.selectivity {
             0 => Some((reth.address, u64::from(reth.length))),
+            //= linux:rxe_resp.c#process_flush
+            //| Selectivity 1 means the whole memory region, and the range is ignored.
             1 => None,
             _ => return Err(Refused::invalid("FLUSH with a reserved selectivity").into()),
         };
         let key = remote_key(settings, packet, reth.rkey, host)?;
+        //= statement:50
+        //| FLUSH needs rights of its own.
         host.remote_flush(key, range, flush_access(feth.placement)).map_err(Refused::access)?;
         let psn = self.expected;
         self.remember(settings, 1, ReplayKind::Empty);

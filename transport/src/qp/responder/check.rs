@@ -7,11 +7,15 @@ use crate::wire::{OperationClass, Packet, Position};
 
 /// PSNs that `length_bytes` take: at least one.
 pub(crate) fn packets_of(length_bytes: u32, mtu_bytes: usize) -> u32 {
+    //= statement:18
+    //| A READ of exactly n path MTUs has n responses, and a READ of no bytes has one.
     length_bytes.div_ceil(mtu_bytes.max(1) as u32).max(1)
 }
 
 pub(super) fn flush_access(placement: u8) -> Access {
     let mut access = Access::empty();
+    //= linux:rxe_resp.c#check_qp_attr_access
+    //| Bit 0 of the placement type asks for global visibility, and bit 1 asks for persistence.
     access.set(Access::FLUSH_GLOBAL, placement & 1 != 0);
     access.set(Access::FLUSH_PERSISTENT, placement & 2 != 0);
     access
@@ -44,6 +48,8 @@ pub(super) fn range_of(packet: &Packet<'_>) -> Option<RemoteRange> {
 /// The queue pair's access flags gate the kind of operation: NAK "invalid request" without them.
 pub(super) fn check_operation(settings: &Settings, packet: &Packet<'_>) -> Result<(), Refused> {
     let needed = match packet.info().class {
+        //= linux:rxe_resp.c#check_qp_attr_access
+        //| A READ needs the right REMOTE_READ of the queue pair.
         OperationClass::Read => Access::REMOTE_READ,
         OperationClass::Write => Access::REMOTE_WRITE,
         OperationClass::Atomic => {
@@ -61,6 +67,8 @@ pub(super) fn check_operation(settings: &Settings, packet: &Packet<'_>) -> Resul
     if settings.access.contains(needed) {
         Ok(())
     } else {
+        //= statement:9
+        //| A request of no bytes also gets NAK 0x61 if the queue pair does not allow the operation.
         let refused = Refused::invalid("the queue pair does not allow the operation");
         Err(refused.with(Detail::Access { missing: flag_name(needed) }))
     }
@@ -71,10 +79,16 @@ pub(crate) fn check_payload(settings: &Settings, packet: &Packet<'_>) -> Result<
     let bytes = packet.payload().len();
     let mtu = settings.mtu_bytes;
     let legal = match packet.info().position {
+        //= linux:rxe_resp.c#rxe_resp_check_length
+        //| First and middle packets carry exactly one path MTU.
         Position::First | Position::Middle => bytes == mtu && packet.bth().pad_count == 0,
+        //= linux:rxe_resp.c#rxe_resp_check_length
+        //| A last packet carries at least one byte and at most one path MTU.
         Position::Last => (1..=mtu).contains(&bytes),
         Position::Only => bytes <= mtu,
     };
+    //= linux:rxe_resp.c#check_rkey
+    //| The pad count fills the payload up to a multiple of four bytes.
     let padded = usize::from(packet.bth().pad_count) == bytes.wrapping_neg() & 3;
     if legal && padded {
         return Ok(());
@@ -92,6 +106,8 @@ pub(super) fn check_length(settings: &Settings, packet: &Packet<'_>) -> Result<(
 /// No message is longer than 2^31 bytes.
 pub(crate) fn check_range_length(packet: &Packet<'_>) -> Result<(), &'static str> {
     match packet.reth() {
+        //= statement:49
+        //| A message of 2^31 bytes is accepted, and a longer one is refused.
         Some(reth) if u64::from(reth.length) > MAX_MESSAGE_BYTES => Err("the RETH length exceeds 2^31"),
         _ => Ok(()),
     }

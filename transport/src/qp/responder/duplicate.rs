@@ -25,7 +25,11 @@ impl Responder {
             return;
         }
         match class {
+            //= linux:rxe_resp.c#duplicate_request
+            //| A repeated READ is executed again, and a repeated atomic operation is answered from memory.
             OperationClass::Read => self.replay_read(settings, packet, host),
+            //= statement:13
+            //| A repeated atomic operation gets the first result, and memory changes once.
             _ if class.is_executed_once() => match self.responses.replay_of(psn) {
                 Some(Replay { kind: ReplayKind::Atomic { original }, message, .. }) => {
                     self.responses.replay_saved(psn, Some(original), message, self.msn);
@@ -39,6 +43,8 @@ impl Responder {
             // the last of 128 packets; if our socket holds fewer of its packets than that, it loses the
             // question each time.
             _ => {
+                //= statement:12
+                //| A repeated SEND or WRITE is acknowledged with the newest PSN.
                 let newest = self.expected.minus(1);
                 self.responses.push_acknowledge(Syndrome::ACK_UNLIMITED, newest, self.msn);
             }
@@ -56,13 +62,16 @@ impl Responder {
             host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxReplayMissed));
             return;
         };
-        // It may ask for the rest only, but never for more than the original did.
+        //= statement:14
+        //| A repeated READ may ask for the rest only, and never for more than the first one did.
         let skipped = u64::from(psn.since(replay.first_psn) as u32) * settings.mtu_bytes as u64;
         let inside = reth.rkey == rkey
             && reth.address == address.wrapping_add(skipped)
             && u64::from(reth.length) + skipped <= u64::from(length_bytes);
         let length = u64::from(reth.length);
         let key = match remote_key(settings, packet, reth.rkey, host) {
+            //= statement:15
+            //| A repeated READ whose R_Key is no longer valid is dropped without a NAK.
             Ok(key)
                 if inside
                     && (length == 0
@@ -75,6 +84,8 @@ impl Responder {
                 return;
             }
         };
+        //= statement:14
+        //| The answer to a repeated READ begins at the PSN that the repetition asks for.
         let count = packets_of(reth.length, settings.mtu_bytes);
         let request =
             ReadRequest { key, first_psn: psn, address: reth.address, length_bytes: reth.length, count };

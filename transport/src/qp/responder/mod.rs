@@ -26,6 +26,8 @@ pub(crate) struct Responder {
     pub(crate) expected: Psn,
     pub(crate) msn: u32,
     /// A sequence NAK or RNR NAK is out; no further one until the expected packet arrives.
+    //= linux:rxe_resp.c#check_psn
+    //| The responder sends no second sequence NAK until the expected packet has arrived.
     pub(crate) nak_outstanding: bool,
     pub(crate) inbound: Inbound,
     /// XRC SRQ that the message in progress names in all its packets.
@@ -109,6 +111,8 @@ impl Responder {
         if distance != 0 && self.start.is_some() {
             self.doubt_start(settings, packet, host);
         }
+        //= statement:11
+        //| A gap is answered by one NAK 0x60 with the missing PSN, however many packets follow it.
         if distance > 0 {
             host.emit(&settings.context, QpEvent::OutOfSequence { psn, expected: self.expected });
             if !self.nak_outstanding {
@@ -119,12 +123,16 @@ impl Responder {
             }
             return Ok(());
         }
+        //= statement:12
+        //| A request with an older PSN is a duplicate, which is not executed again.
         if distance < 0 {
             let opcode = packet.bth().opcode;
             host.emit(&settings.context, QpEvent::DuplicateRequest { opcode, psn });
             self.handle_duplicate(settings, packet, host);
             return Ok(());
         }
+        //= linux:rxe_resp.c#check_psn
+        //| The expected packet permits the next sequence NAK.
         self.nak_outstanding = false;
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
@@ -135,6 +143,8 @@ impl Responder {
             Err(Stop::NotReady) => {
                 // Packets behind this one are out of sequence now; the RNR NAK speaks for them too.
                 self.nak_outstanding = true;
+                //= linux:rxe_resp.c#check_resource
+                //| A SEND without a receive request is answered by an RNR NAK, and nothing else changes.
                 let syndrome = Syndrome::RnrNak { timer_code: settings.min_rnr_timer };
                 host.emit(&settings.context, QpEvent::NakSent { syndrome, psn: self.expected });
                 self.responses.push_acknowledge(syndrome, self.expected, self.msn);
@@ -160,7 +170,11 @@ impl Responder {
         packet: &Packet<'_>,
         host: &mut H,
     ) -> Result<(), Stop> {
+        //= linux:rxe_resp.c#rxe_receiver
+        //| The order of the packets is checked first, then the right to the operation, then the length.
         self.check_sequence(packet)?;
+        //= statement:10
+        //| The right of the queue pair is checked before the right of the memory region.
         check::check_operation(settings, packet)?;
         check::check_length(settings, packet)?;
         match packet.info().class {
@@ -191,8 +205,12 @@ impl Responder {
         self.message_srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
         let ends = packet.info().position.ends();
         if ends {
+            //= linux:rxe_resp.c#execute
+            //| The message sequence number counts a SEND or WRITE when its last packet is executed.
             self.msn = (self.msn + 1) & 0xff_ffff;
         }
+        //= linux:rxe_resp.c#acknowledge
+        //| The responder acknowledges the packets that ask for it.
         if packet.bth().ack_request && ends {
             self.responses.acknowledge_message(settings, psn, self.msn, host);
         } else if packet.bth().ack_request {
@@ -202,7 +220,11 @@ impl Responder {
     }
 
     fn check_sequence(&self, packet: &Packet<'_>) -> Result<(), Stop> {
+        //= linux:rxe_resp.c#check_op_seq
+        //| A packet that does not continue the message in progress is an invalid request.
         self.inbound.expects(packet)?;
+        //= statement:47
+        //| Every request packet of XRC names the shared receive queue.
         let srqn = packet.xrceth().map(|xrceth| xrceth.srqn);
         if self.inbound.message != Message::None && srqn != self.message_srqn {
             let reason = "the packets of a message name different XRC SRQs";
@@ -227,6 +249,8 @@ impl Responder {
         let syndrome = syndrome.map(Syndrome::byte);
         let cause = Cause::RequestRefused { syndrome, psn, reason: refused.reason, detail };
         host.log(&settings.context, cause);
+        //= man:ibv_get_async_event
+        //| QP_REQ_ERR and QP_ACCESS_ERR tell the program of a request that its queue pair refused.
         let told = self.inbound.fail(settings, refused.status, host);
         if let (false, Some(event)) = (told, refused.event) {
             host.event(&settings.context, event);

@@ -22,6 +22,8 @@ pub(super) struct Refused {
 impl Refused {
     pub(super) const fn invalid(reason: &'static str) -> Refused {
         Refused {
+            //= linux:rxe_resp.c#do_class_ac_error
+            //| An invalid request gets a NAK, and the receive request in use ends with the status.
             code: Some(NakCode::InvalidRequest),
             status: WcStatus::RemInvReqErr,
             event: Some(AsyncEventType::QpReqErr),
@@ -36,10 +38,14 @@ impl Refused {
     }
 
     pub(super) const fn access(error: MemoryError) -> Refused {
+        //= linux:rxe_resp.c#rxe_receiver
+        //| An unaligned address is an invalid request and no access error.
         if matches!(error, MemoryError::Misaligned) {
             return Refused::invalid(error.reason());
         }
         Refused {
+            //= statement:10
+            //| Memory that may not be accessed gets NAK 0x62.
             code: Some(NakCode::RemoteAccess),
             status: WcStatus::RemAccessErr,
             event: Some(AsyncEventType::QpAccessErr),
@@ -68,6 +74,8 @@ impl From<Fault> for Stop {
     fn from(fault: Fault) -> Stop {
         let reason = fault.reason();
         Stop::Refuse(match fault {
+            //= linux:rxe_resp.c#check_resource
+            //| A missing receive request is no error: the peer has to wait.
             Fault::NoReceive => return Stop::NotReady,
             Fault::NoSuchSrq => Refused {
                 code: Some(NakCode::InvalidReadRequest),
@@ -77,6 +85,9 @@ impl From<Fault> for Stop {
             // A reliable service loses no packet: the peer did not send a first one.
             Fault::Headless => Refused::invalid(Fault::OutOfTurn.reason()),
             Fault::OutOfTurn | Fault::Elsewhere | Fault::Length => Refused::invalid(reason),
+            //= statement:29
+            //| A SEND that is longer than its receive request gets NAK 0x61, and the receive ends with
+            //| LOC_LEN_ERR.
             Fault::TooLong(detail) => {
                 Refused { status: WcStatus::LocLenErr, detail, ..Refused::invalid(reason) }
             }
@@ -91,7 +102,9 @@ impl From<Fault> for Stop {
             Fault::RemoteMemory(error) => {
                 Refused { status: WcStatus::LocAccessErr, ..Refused::access(error) }
             }
-            // IBTA 9.9.6.3, class J: the data has landed, so the peer gets neither NAK nor ACK.
+            //= ibta-1.5#9.9.6.3
+            //| A failed remote invalidate is an error of class J: the data has landed, so the peer gets no
+            //| answer.
             Fault::Key(error) => {
                 Refused { code: None, status: WcStatus::LocQpOpErr, ..Refused::access(error) }
             }

@@ -23,12 +23,16 @@ const MAX_RETRIES: u32 = 7;
 /// Largest `IBV_MIG_*` (ARMED).
 const MAX_MIGRATION_STATE: u32 = 2;
 /// The bit that makes a Q_Key a privileged one.
+//= linux:uverbs_cmd.c#modify_qp
+//| A Q_Key with its highest bit set is for privileged programs only.
 const PRIVILEGED_QKEY: u32 = 1 << 31;
 
 /// The attributes that count for this type. Those of the half an XRC queue pair lacks are dropped
 /// without complaint, as the kernel does it, so that masks made for RC work for both halves.
 pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMask {
     let meaningless = match qp_type {
+        //= linux:uverbs_cmd.c#modify_qp_mask
+        //| Attributes that an XRC queue pair lacks are left out without an error.
         QpType::XrcInitiator => AttributeMask::MAX_DEST_RD_ATOMIC.union(AttributeMask::MIN_RNR_TIMER),
         QpType::XrcTarget => {
             AttributeMask::MAX_QP_RD_ATOMIC.union(AttributeMask::RETRY_CNT).union(AttributeMask::RNR_RETRY)
@@ -88,10 +92,14 @@ fn check_mask(step: Step, attributes: &QpAttributes, mask: AttributeMask) -> Res
     let Some(row) = transition(step.qp_type, step.from, step.to) else {
         return Err(ModifyError::NoTransition { step });
     };
+    //= linux:verbs.c#ib_modify_qp_is_ok
+    //| A transition is refused if a required attribute is missing.
     let missing = row.required.difference(mask);
     if !missing.is_empty() {
         return Err(ModifyError::Missing { step, attributes: missing });
     }
+    //= linux:verbs.c#ib_modify_qp_is_ok
+    //| A transition is refused if an attribute is neither required nor optional.
     let excess = mask.difference(row.required.union(row.optional).union(AttributeMask::STATE));
     if !excess.is_empty() {
         return Err(ModifyError::NotAllowed { step, attributes: excess });
@@ -176,6 +184,8 @@ impl Values<'_> {
         let (lowest, highest) = (Mtu::Mtu256 as u32, Mtu::Mtu4096 as u32);
         self.range("path_mtu", self.attributes.path_mtu, lowest, highest)?;
         match Mtu::from_verbs(self.attributes.path_mtu) {
+            //= linux:rxe_qp.c#rxe_qp_chk_attr
+            //| The path MTU of a connection is at most the active MTU of the port.
             Some(path_mtu) if path_mtu > active_mtu => {
                 Err(ModifyError::PathMtuTooLarge { step, path_mtu, active_mtu })
             }
@@ -201,6 +211,8 @@ impl Values<'_> {
         vector: &AddressVector,
     ) -> Result<(), ModifyError> {
         let step = self.step;
+        //= linux:verbs.c#rdma_check_ah_attr
+        //| An address vector of RoCE has a GRH.
         if !vector.is_global {
             return Err(ModifyError::NotGlobal { step, attribute });
         }

@@ -62,6 +62,8 @@ const PEER: AttributeMask =
 pub const TRANSITIONS: &[Transition] = &[
     row(Reset, Reset, ALL,            NONE,                                               NONE),
 
+    //= man:ibv_modify_qp
+    //| A UD queue pair needs a P_Key index, a port and a Q_Key on its way to INIT.
     row(Reset, Init,  &[Ud],          all(&[PKEY, PORT, QKEY]),                           NONE),
     row(Reset, Init,  &[Gsi],         all(&[PKEY, QKEY]),                                 NONE),
     row(Reset, Init,  RAW,            PORT,                                               NONE),
@@ -73,6 +75,8 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Init,  Rtr,   DATAGRAM,       NONE,                                               all(&[PKEY, QKEY])),
     row(Init,  Rtr,   RAW,            NONE,                                               NONE),
     row(Init,  Rtr,   NO_RESPONDER,   PEER,                                               all(&[ALT, ACCESS, PKEY])),
+    //= statement:32
+    //| The way of an RC queue pair to RTR needs the attribute MIN_RNR_TIMER.
     row(Init,  Rtr,   RESPONDER,      all(&[PEER, READS_IN, RNR_TIMER]),                  all(&[ALT, ACCESS, PKEY])),
 
     row(Rtr,   Rts,   DATAGRAM,       SQ_PSN,                                             all(&[CUR, QKEY])),
@@ -111,6 +115,8 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Sqe,   Reset, ALL,            NONE,                                               NONE),
     row(Err,   Reset, ALL,            NONE,                                               NONE),
 
+    //= statement:31
+    //| ERR can be reached from every state but RESET.
     row(Init,  Err,   ALL,            NONE,                                               NONE),
     row(Rtr,   Err,   ALL,            NONE,                                               NONE),
     row(Rts,   Err,   ALL,            NONE,                                               NONE),

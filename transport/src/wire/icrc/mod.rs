@@ -49,6 +49,8 @@ pub fn compute(flow: &Flow, ip_id: u16, body: &[u8]) -> u32 {
             pseudo[0] = 0x45;
             pseudo[2..4].copy_from_slice(&udp_length.saturating_add(20).to_be_bytes());
             pseudo[4..6].copy_from_slice(&ip_id.to_be_bytes());
+            //= linux:rxe_net.c#prepare4
+            //| The IPv4 header of a RoCEv2 packet has the flag DF.
             pseudo[6..8].copy_from_slice(&DONT_FRAGMENT);
             pseudo[9] = UDP;
             pseudo[12..16].copy_from_slice(&source.octets());
@@ -73,6 +75,8 @@ pub fn compute(flow: &Flow, ip_id: u16, body: &[u8]) -> u32 {
         Some((bth, rest)) => {
             let end = bth_at + Bth::LEN;
             pseudo[bth_at..end].copy_from_slice(bth);
+            //= statement:1
+            //| The ICRC does not cover byte 4 of the BTH.
             pseudo[bth_at + CONGESTION_BYTE] = 0xff;
             crc.update(&pseudo[..end]);
             crc.update(rest);
@@ -113,6 +117,8 @@ pub fn seal_for_peers(flow: &Flow, ip_id: u16, packet: &mut [u8]) {
 pub fn verify(flow: &Flow, predicted_id: u16, packet: &[u8]) -> Verdict {
     let Some((body, received)) = split(packet) else { return Verdict::Bad };
     let computed = compute(flow, predicted_id, body);
+    //= statement:3
+    //| An IPv4 packet with any identification is accepted.
     if computed == received {
         return Verdict::Exact;
     }
@@ -142,11 +148,15 @@ pub fn verify_with_header(ip_header: &[u8], udp_header: &[u8], packet: &[u8]) ->
         [version, tos, _, _, _, _, _, _, ttl, _, checksum_high, checksum_low, _, _, _, _, _, _, _, _, ..]
             if *version >> 4 == 4 =>
         {
+            //= linux:rxe_icrc.c#rxe_icrc_hdr
+            //| The ICRC takes TOS, TTL and the checksum of IPv4 as ones.
             [*tos, *ttl, *checksum_high, *checksum_low] = [0xff; 4];
         }
         [version, class, label_high, label_low, _, _, _, hop_limit, rest @ ..]
             if *version >> 4 == 6 && rest.len() == 32 =>
         {
+            //= linux:rxe_icrc.c#rxe_icrc_hdr
+            //| The ICRC takes traffic class, flow label and hop limit of IPv6 as ones.
             *version |= 0x0f;
             [*class, *label_high, *label_low, *hop_limit] = [0xff; 4];
         }
@@ -167,6 +177,8 @@ pub fn verify_with_header(ip_header: &[u8], udp_header: &[u8], packet: &[u8]) ->
 }
 
 /// CRC after the eight bytes of ones that stand for the absent local route header.
+//= linux:rxe_icrc.c#rxe_icrc_hdr
+//| The CRC begins with eight bytes of ones, which stand for the header of the local route.
 const AFTER_LRH: u32 = !0xdebb_20e3;
 const PSEUDO_V6_BYTES: usize = 40 + 8;
 const MAX_IP_HEADER_BYTES: usize = 60;
@@ -181,6 +193,8 @@ fn seal_with(packet: &mut [u8], icrc: impl FnOnce(&[u8]) -> u32) {
         return;
     }
     if let Some((body, out)) = packet.split_last_chunk_mut::<ICRC_BYTES>() {
+        //= statement:2
+        //| The ICRC is sent with its least significant byte first.
         *out = icrc(body).to_le_bytes();
     }
 }
@@ -190,6 +204,8 @@ fn split(packet: &[u8]) -> Option<(&[u8], u32)> {
     if packet.len() < Bth::LEN + ICRC_BYTES {
         return None;
     }
+    //= linux:rxe_icrc.c#rxe_icrc_check
+    //| The last four bytes of a packet are its ICRC.
     packet.split_last_chunk().map(|(body, icrc)| (body, u32::from_le_bytes(*icrc)))
 }
 

@@ -26,6 +26,8 @@ pub(super) fn recover(is_ipv4: bool, assumed_id: u16, difference: u32, window_by
     }
     let Some(inverse) = inverse_power(window_bytes) else { return Verdict::Bad };
     let window = multiply(difference, inverse);
+    //= statement:3
+    //| Only the identification may differ: the flags and the fragment offset are as assumed.
     if window & 0xffff_0000 != 0 {
         return Verdict::Bad;
     }

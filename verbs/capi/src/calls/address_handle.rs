@@ -83,10 +83,13 @@ pub(crate) extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 /// Source and destination, traffic class and flow label of a received datagram.
 fn read_grh(grh: &ibv_grh) -> (Gid, Gid, u8, u32) {
     let word = u32::from_be_bytes(grh.version_tclass_flow);
+    //= linux:verbs.c#ib_get_rdma_header_version
+    //| The version in the first byte tells an IPv6 header from an IPv4 one.
     if word >> 28 == 6 {
         return (Gid(grh.sgid), Gid(grh.dgid), (word >> 20) as u8, word & 0xf_ffff);
     }
-    // IPv4: 20 bytes without meaning, then the IPv4 header, which ends with the two addresses.
+    //= linux:verbs.c#ib_get_gids_from_rdma_hdr
+    //| The addresses of IPv4 stand at the end of the GRH.
     let [.., a, b, c, d, e, f, g, h] = grh.dgid;
     let gid = |octets: [u8; 4]| Gid::from(IpAddr::V4(Ipv4Addr::from(octets)));
     let [.., traffic_class, _, _] = grh.sgid;
@@ -106,6 +109,8 @@ fn sender(
     if wc.get()?.wc_flags & WcFlags::GRH.bits() == 0 {
         return Err(INVALID.because(|| "a completion without GRH has no sender address on RoCE".to_owned()));
     }
+    //= man:ibv_create_ah_from_wc
+    //| The address of the sender is taken from the GRH of a completion.
     let (source, destination, traffic_class, flow_label) = read_grh(grh.get()?);
     let mut gids = context.hca().gids();
     gids.retain(|(_, entry)| entry.port_num == port_num);

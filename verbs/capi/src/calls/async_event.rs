@@ -63,6 +63,8 @@ pub(crate) extern "C" fn ibv_ack_async_event(event: In<'_, ibv_async_event>) {
     value((), || {
         if let Some(event) = event.optional() {
             check::tell(|checker| checker.async_event_acknowledged(about(event)));
+            //= man:ibv_get_async_event
+            //| Every event that a program gets has to be acknowledged.
             acknowledge(event);
         }
     });

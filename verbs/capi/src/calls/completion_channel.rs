@@ -59,6 +59,8 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
             // SAFETY: the cookie is the address of the queue, which is not gone while an event is not
             // acknowledged.
             let queue = unsafe { Trusted::new(fired) }.held::<Cq>()?;
+            //= man:ibv_get_cq_event
+            //| The call tells which completion queue got the event, and its context.
             cq.set(fired);
             cq_context.set(queue.cq_context());
             Ok(0)
@@ -69,6 +71,8 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
 pub(crate) extern "C" fn ibv_ack_cq_events(cq: Trusted<'_, ibv_cq>, nevents: c_uint) {
     value((), || {
         if let Some(queue) = cq.optional::<Cq>() {
+            //= man:ibv_get_cq_event
+            //| One call may acknowledge several events.
             queue.queue().ack_events(nevents.into());
             let handle = queue.queue().handle().index;
             let address = cq.as_ptr().addr();

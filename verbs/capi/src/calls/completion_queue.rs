@@ -44,6 +44,8 @@ pub(crate) extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     status_of(About::on(cq), || {
         let held = live::<Cq>(cq)?;
         held.hca().resize_cq(held.queue().handle(), u32::try_from(cqe).map_err(|_| INVALID)?)?;
+        //= man:ibv_resize_cq
+        //| The queue shows the size that it has after the change.
         held.show_depth();
         let queue = held.queue();
         check::tell_of(cq.addr(), |checker| checker.cq_resized(queue.handle().index, queue.depth()));
@@ -67,6 +69,8 @@ pub(crate) extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         check::tell_of(cq.addr(), |checker| checker.cq_destroyed(queue.handle().index));
         context.disown(Owned::CompletionQueue(held.queue().handle().pack()));
         context.forget_events(held.events());
+        //= statement:35
+        //| The call that destroys the queue waits until its events are acknowledged.
         held.events().wait_acknowledged();
         take_back::<Cq>(cq);
         Ok(())
@@ -81,6 +85,8 @@ pub(crate) extern "C" fn req_notify_cq(cq: Trusted<'_, ibv_cq>, solicited_only: 
     data_path::status(About::of(cq.as_ptr()), || {
         let cq = cq.held::<Cq>()?;
         cq.check_handle()?;
+        //= man:ibv_poll_cq
+        //| A queue that has overrun cannot be used.
         if cq.queue().is_failed() {
             return Err(OVERRAN);
         }
@@ -129,6 +135,8 @@ pub(crate) extern "C" fn poll_cq(
                 break;
             }
         }
+        //= man:ibv_poll_cq
+        //| The call returns the number of completions that it found.
         Ok((wanted - places.left()) as c_int)
     })
 }

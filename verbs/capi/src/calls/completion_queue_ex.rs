@@ -79,6 +79,8 @@ pub(crate) extern "C" fn create_cq_ex(
             comp_vector,
             stamps: wc_flags & (WC_STAMP | WC_WALLCLOCK) != 0,
             wall_clock: wc_flags & WC_WALLCLOCK != 0,
+            //= man:ibv_create_cq_ex
+            //| A queue with IGNORE_OVERRUN does not fail when it is full.
             overwrites: flags & IGNORE_OVERRUN != 0,
             domain_use,
             set_operations,

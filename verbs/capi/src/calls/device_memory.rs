@@ -57,6 +57,8 @@ pub(crate) extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     status_of(About::of(dm), || {
         let held = live::<Dm>(dm)?;
         let context = if held.is_of_inherited_context() { None } else { Some(held.context()?) };
+        //= man:ibv_alloc_dm
+        //| Device memory that is registered cannot be freed.
         if held.memory().registrations() != 0 {
             return Err(Errno(libc::EBUSY).because(|| "the device memory is registered".to_owned()));
         }

@@ -112,6 +112,8 @@ fn rule(given: Bytes<'_>) -> Result<FlowRule, Errno> {
         return Err(refused(INVALID, format!("flags {flags:#x} have bits without meaning")));
     }
     let kind = match attributes.r#type {
+        //= man:ibv_create_flow
+        //| A rule follows its specifications, or takes what no queue pair takes, or all frames.
         0 => FlowKind::Normal,
         1 => FlowKind::AllDefault,
         2 => FlowKind::MulticastDefault,
@@ -124,6 +126,8 @@ fn rule(given: Bytes<'_>) -> Result<FlowRule, Errno> {
         port_num: attributes.port,
         matches: Vec::new(),
         action: FlowAction::Deliver,
+        //= man:ibv_create_flow
+        //| A rule with DONT_TRAP lets frames go on to rules behind it.
         lets_through: flags & FLAG_DONT_TRAP != 0,
     };
     let mut at = size_of::<ibv_flow_attr>();

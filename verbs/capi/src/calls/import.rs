@@ -17,6 +17,8 @@ use crate::objects::protection_domain::Pd;
 pub(crate) extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
     pointer_about(About::on(context), || {
         let open = Context::of(context)?;
+        //= man:ibv_import_pd
+        //| A protection domain is imported by its handle.
         let handle = open.file().find("protection domain", |owned| match *owned {
             Owned::ProtectionDomain(packed) => {
                 Some(Handle::unpack(packed)).filter(|handle| handle.index == pd_handle)

@@ -217,6 +217,8 @@ pub(crate) extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     status_of(About::of(mr), || {
         let region = live::<Mr>(mr)?;
         let context = region.context()?;
+        //= man:ibv_alloc_mw
+        //| A region with bound windows cannot be deregistered.
         context.hca().dereg_mr(region.handle())?;
         context.disown(Owned::Region(region.handle().pack()));
         take_back::<Mr>(mr);
@@ -244,6 +246,8 @@ pub(crate) extern "C" fn ibv_rereg_mr(
     number_of(About::on(mr), || {
         let region = live::<Mr>(mr)?;
         let wants = |flag: c_int| flags & flag != 0;
+        //= man:ibv_rereg_mr
+        //| The flags say which of range, protection domain and rights are to change.
         let known = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS) == 0;
         let range_given = !wants(CHANGE_TRANSLATION) || !(addr.as_ptr().is_null() || length == 0);
         let rights_meant = wants(CHANGE_ACCESS) || rights == 0;
@@ -261,6 +265,8 @@ pub(crate) extern "C" fn ibv_rereg_mr(
             Ok(keys) => keys,
             Err(Errno(errno)) => {
                 set_errno(errno);
+                //= man:ibv_rereg_mr
+                //| The call returns a code of its own if the change fails.
                 return Ok(REFUSED_BY_DEVICE);
             }
         };
@@ -300,6 +306,8 @@ pub(crate) extern "C" fn advise_mr(
     status_of(About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let advice = Advice::from_verbs(advice)?;
+        //= man:ibv_advise_mr
+        //| Advice with unknown flags fails with EINVAL.
         if flags & !ADVISE_FLUSH != 0 || num_sge == 0 {
             return Err(INVALID.because(|| format!("advise_mr: flags {flags:#x}, {num_sge} elements")));
         }

@@ -119,6 +119,8 @@ pub(crate) extern "C" fn ibv_unreg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_
         let domain = live::<Xrcd>(xrc_domain)?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
+        //= statement:48
+        //| A receive queue pair lives until the last registration is ended.
         let (registration, source) = context.unregistered(number).ok_or(INVALID)?;
         // The peer gets the acknowledgements that it is owed before they can no longer be made.
         context.hca().drive_out();

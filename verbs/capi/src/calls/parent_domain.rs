@@ -27,6 +27,8 @@ pub(crate) extern "C" fn alloc_td(context: *mut ibv_context, init_attr: In<'_, u
 
 pub(crate) extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     status_of(About::of(td), || {
+        //= man:ibv_alloc_td
+        //| A thread domain is freed after the resources that were made with it.
         live::<Td>(td)?.check_unused()?;
         take_back::<Td>(td);
         Ok(())
@@ -56,6 +58,8 @@ pub(crate) extern "C" fn alloc_parent_domain(
         if let Some(thread) = &thread {
             open.check_same("thread domain", &*thread.context()?)?;
         }
+        //= man:ibv_alloc_parent_domain
+        //| A parent domain is made of a protection domain.
         if domain.is_parent() || domain.context_pointer() != context {
             return Err(INVALID
                 .because(|| "a parent domain is made of a protection domain of its context".to_owned()));

@@ -32,6 +32,8 @@ fn post_list<'a>(
     while let Some((request, rest)) = list.split_first() {
         let wr_id = request.get().wr_id;
         let posted = request.elements().and_then(|sges| post(&RecvRequest { wr_id, sges }));
+        //= man:ibv_post_recv
+        //| The call stops at the first request that is refused, and returns it.
         if let Err(errno) = posted {
             refuse(list, bad_wr);
             return Err(errno);

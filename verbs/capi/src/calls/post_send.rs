@@ -67,6 +67,8 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
     let mut request = SendRequest::new(wr.wr_id, opcode(wr.opcode)?);
     request.flags = SendFlags::from_bits_truncate(wr.send_flags);
     request.sges = posted.elements()?;
+    //= man:ibv_post_send
+    //| Immediate data is given in network byte order.
     request.imm_data = wr.imm_data.to_ne_bytes();
     request.invalidate_rkey = wr.imm_data;
     request.xrc_srqn = wr.qp_type;
@@ -147,6 +149,8 @@ impl<'a> Poster<'a> {
             unposted = rest;
         }
         if let Some(bad_wr) = self.bad_wr.optional() {
+            //= man:ibv_post_send
+            //| The call returns the first request that it has refused.
             bad_wr.set(list);
         }
         errno
@@ -160,6 +164,8 @@ impl<'a> Poster<'a> {
         }
         match self.qp.hca().post_sends(self.qp.number(), batch) {
             Ok(()) => Ok(()),
+            //= statement:38
+            //| A list stops at the first request that is refused, and those before it run.
             Err((position, error)) => Err(self.refuse(list.skip(position), error.into())),
         }
     }
@@ -174,6 +180,8 @@ impl<'a> Poster<'a> {
     ) -> Result<(), Errno> {
         request.inline_data = match request.sges {
             [] => &[],
+            //= man:ibv_post_send
+            //| Inline data is copied at the post, so its buffer may change afterwards.
             [one] => posted.memory(one),
             _ => return self.post_gathered(request, posted, list),
         };

@@ -160,8 +160,12 @@ pub(crate) extern "C" fn query_port(
                 (false, true) => 5,  // LINK_UP
                 (false, false) => 2, // POLLING
             },
+            //= linux:rxe_verbs.c#rxe_get_link_layer
+            //| The port of RoCE has the link layer Ethernet.
             link_layer: 2, // ETHERNET
             lid,
+            //= man:ibv_create_ah
+            //| The port says that every address needs a GRH.
             flags: u8::from(lid == 0), // GRH_REQUIRED
             active_speed_ex: speed as u32,
             ..ibv_port_attr::default()
@@ -231,6 +235,8 @@ fn to_c(context: &Context, index: u32, entry: &GidEntry) -> ibv_gid_entry {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: index,
         port_num: entry.port_num.into(),
+        //= man:ibv_query_gid_ex
+        //| An entry tells the type of the GID and the index of its interface.
         gid_type: GID_TYPE_ROCE_V2,
         ndev_ifindex: netdev.unwrap_or(entry.interface_index),
     }
@@ -248,6 +254,8 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num)?;
         let place = entry.place()?;
+        //= man:ibv_query_gid_ex
+        //| The flags of the call must be 0.
         if flags != 0 {
             return Err(INVALID);
         }
@@ -258,6 +266,8 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
             };
             return Err(INVALID.because(beyond));
         }
+        //= man:ibv_query_gid_ex
+        //| The call fails with ENODATA if the place of the table is empty.
         let found = gid_entry(&context, port_num, gid_index).ok_or(Errno(libc::ENODATA))?;
         place.set_within(&found, entry_size);
         Ok(())
@@ -322,6 +332,8 @@ pub(crate) extern "C" fn ibv_query_pkey(
         let context = Context::of(context)?;
         let (_, port) = port_of(&context, port_num.into())?;
         let found = port.pkeys.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
+        //= man:ibv_query_pkey
+        //| The P_Key is returned in network byte order.
         pkey.place()?.set(found.to_be());
         Ok(0)
     })

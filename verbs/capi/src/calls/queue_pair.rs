@@ -115,6 +115,8 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     if let Some((_, spread)) = &wanted.spread {
         context.hca().spread(number, spread.clone())?;
     }
+    //= man:ibv_create_qp
+    //| The call returns the sizes that the queue pair has.
     attributes.cap = capacity_to(&capacity);
 
     let mut c = structure(wanted, &attributes, number);
@@ -288,6 +290,8 @@ pub(crate) fn open_target(
     base.qp_num = number.value();
     base.state = state;
     base.qp_type = XRC_RECV;
+    //= man:ibv_open_qp
+    //| A target is opened by its domain and its number.
     let registration = open.hca().open_target(xrcd, number, cookie)?;
     open.own(Owned::Target(registration));
     let qp = Qp::new(
@@ -426,6 +430,8 @@ pub(crate) extern "C" fn create_qp_ex(
             send_operations: operations,
         };
         let (qp, granted) = create(&wanted)?;
+        //= man:ibv_create_qp_ex
+        //| A flag of the call keeps a queue pair from the copies of its own multicast.
         if flags & BLOCK_SELF_MULTICAST != 0 {
             let made = live::<Qp>(qp)?;
             if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
@@ -461,6 +467,8 @@ pub(crate) extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         }
         match held.registration() {
             Some(registration) => {
+                //= man:ibv_open_qp
+                //| The target is destroyed when its last reference goes.
                 context.hca().close_target(registration)?;
                 context.disown(Owned::Target(registration));
             }

@@ -178,6 +178,8 @@ pub(crate) extern "C" fn ibv_modify_qp(
         }
         let done = held.hca().modify_qp(held.number(), &attributes, mask);
         tell_modified(&held, &attributes, mask, done.is_ok());
+        //= man:ibv_modify_qp
+        //| A call with an invalid attribute changes nothing, not even the state.
         done?;
         if mask.contains(AttributeMask::STATE) {
             held.show_state(attributes.qp_state);
@@ -200,6 +202,8 @@ pub(crate) extern "C" fn ibv_query_qp(
         let c = attributes_to(&attributes);
         write_attributes(&attr, &c, attr_mask);
         held.show_state(c.qp_state);
+        //= man:ibv_query_qp
+        //| The call returns the attributes and what the queue pair was made with.
         init_attr.set(held.made_with(c.cap));
         Ok(())
     })

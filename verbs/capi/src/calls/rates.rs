@@ -33,6 +33,8 @@ const RATES: [(c_int, c_int, c_int); 23] = [
 const RATE_MAX: c_int = 0;
 
 pub(crate) extern "C" fn ibv_rate_to_mult(rate: c_int) -> c_int {
+    //= man:ibv_rate_to_mult
+    //| The call gives a rate as a multiple of 2.5 Gbit/s.
     RATES.iter().find(|entry| entry.0 == rate).map_or(-1, |entry| entry.1)
 }
 
@@ -45,6 +47,8 @@ pub(crate) extern "C" fn ibv_rate_to_mbps(rate: c_int) -> c_int {
 }
 
 pub(crate) extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
+    //= man:ibv_rate_to_mbps
+    //| The call gives the rate that has so many Mbit/s.
     RATES.iter().find(|entry| entry.2 == mbps).map_or(RATE_MAX, |entry| entry.0)
 }
 

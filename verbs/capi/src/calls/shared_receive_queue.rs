@@ -54,6 +54,8 @@ pub(crate) fn create(
     let handle = context.hca().create_srq(&SrqSetup { pd: domain.handle(), max_wr, max_sge, cookie, xrc })?;
     context.own(Owned::SharedReceiveQueue(handle.pack()));
     if let Ok(granted) = context.hca().query_srq(handle) {
+        //= man:ibv_create_srq
+        //| The call returns the sizes that the queue has.
         (attributes.max_wr, attributes.max_sge) = (granted.max_wr, granted.max_sge);
     }
     let mut c: ofed_srq = zeroed();
@@ -109,6 +111,8 @@ pub(crate) extern "C" fn create_srq_ex(
         }
         let xrc = match kind {
             TYPE_BASIC => None,
+            //= man:ibv_create_srq_ex
+            //| A shared receive queue for XRC has a domain and a completion queue of its own.
             TYPE_XRC if given(MASK_XRCD) && given(MASK_CQ) => Some((init.xrcd, init.cq)),
             TYPE_TAG_MATCHING => return Err(NOT_SUPPORTED),
             _ => return Err(INVALID),

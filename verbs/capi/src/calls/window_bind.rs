@@ -52,6 +52,8 @@ pub(crate) fn window_bind(
     let window = mw.copied()?;
     // Programs ask for LOCAL_WRITE too, which windows do not give: keys of windows are for peers.
     let access = Access::from_bits(info.mw_access_flags).ok_or(INVALID)? - Access::LOCAL_WRITE;
+    //= man:ibv_bind_mw
+    //| The call binds windows of type 1, and windows of type 2 are bound by a send request.
     if window.r#type != kind || (info.mr.is_null() && info.length > 0) {
         return Err(INVALID.because(|| "the window is of another type, or has no region".to_owned()));
     }
@@ -64,6 +66,8 @@ pub(crate) fn window_bind(
     }
     let bind = WindowBind {
         window_rkey: window.rkey,
+        //= man:ibv_inc_rkey
+        //| A bind changes the low eight bits of the key and keeps the others.
         new_rkey: window.rkey & !KEY_PART | new_rkey & KEY_PART,
         region_lkey: region_of(info)?.map_or(0, |region| region.lkey),
         address: info.addr,
@@ -98,6 +102,8 @@ pub(crate) extern "C" fn bind_mw(
             show_key_of(mw.as_ptr().cast_mut(), wanted.new_rkey);
             return Ok(());
         };
+        //= man:ibv_bind_mw
+        //| The new key stands in the window when the call returns.
         show_posted(qp.number(), qp.hca(), &window, wanted.new_rkey);
         let posted = qp.hca().post_send(qp.number(), &request);
         Ok(posted.inspect_err(|_| show_not_posted(&window))?)

@@ -108,6 +108,8 @@ pub(crate) extern "C" fn modify_wq(wq: *mut ibv_wq, attr: In<'_, ibv_wq_attr>) -
             return Err(wrong());
         }
         let (hca, number) = (held.hca(), held.number());
+        //= man:ibv_modify_wq
+        //| The attribute wq_state names the state to which the work queue moves.
         match (now, next) {
             (READY, READY) => {}
             (RESET, READY) => {

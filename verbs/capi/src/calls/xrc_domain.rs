@@ -31,9 +31,13 @@ fn open(context: *mut ibv_context, fd: c_int, oflags: c_int) -> Result<*mut ibv_
     if oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
         return Err(INVALID.because(|| "an XRC domain takes the flags O_CREAT and O_EXCL only".to_owned()));
     }
+    //= man:ibv_open_xrcd
+    //| The descriptor -1 opens a domain without a file.
     let handle = if fd == -1 {
         open.hca().open_xrcd()?
     } else {
+        //= man:ibv_open_xrcd
+        //| O_CREAT creates the domain of a file, and O_EXCL refuses one that is there.
         let (create, exclusive) = (oflags & libc::O_CREAT != 0, oflags & libc::O_EXCL != 0);
         let fd = descriptors::given(fd)?;
         open.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive })?

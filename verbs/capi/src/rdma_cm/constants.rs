@@ -53,6 +53,8 @@ pub(crate) const RAI_DNS: c_int = 32;
 /// `RDMA_MAX_RESP_RES`, `RDMA_MAX_INIT_DEPTH`: as much as there is.
 pub(crate) const AS_MUCH_AS_THERE_IS: u8 = 0xff;
 /// Q_Key of all datagram queue pairs of librdmacm.
+//= linux:cma.c#cma_set_default_qkey
+//| The Q_Key of datagrams is RDMA_UDP_QKEY, unless another one is chosen.
 pub(crate) const DATAGRAM_Q_KEY: u32 = 0x0123_4567;
 /// Hop limit of packets to peers and groups, as Linux has it for routed packets.
 pub(crate) const HOP_LIMIT: u8 = 64;

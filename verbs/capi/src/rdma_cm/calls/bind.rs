@@ -45,12 +45,16 @@ pub(crate) fn listen(own: &Arc<Id>, backlog: c_int) -> Result<(), Errno> {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         bind(own, &mut state, any)?;
     }
+    //= man:rdma_listen
+    //| An identifier is bound before it listens.
     if state.stage != Stage::Bound {
         return Err(INVALID.because(|| "only an identifier that is bound, and no more, listens".to_owned()));
     }
     if state.bindings.is_empty() {
         state.bindings = stop_sharing(own, &state)?;
     }
+    //= man:rdma_listen
+    //| The backlog limits the requests that wait.
     let backlog = usize::try_from(backlog).ok().filter(|backlog| (1..BACKLOG).contains(backlog));
     let (backlog, overflow) = (backlog.unwrap_or(BACKLOG), BacklogOverflow::Ignore);
     for (index, binding) in state.bindings.clone() {

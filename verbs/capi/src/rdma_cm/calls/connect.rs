@@ -125,6 +125,8 @@ fn depth(hca: &Hca, wanted: u8, otherwise: u8) -> Result<u8, Errno> {
     let limit = rd_atomic_limit(hca);
     match wanted {
         AS_MUCH_AS_THERE_IS => Ok(otherwise.min(limit)),
+        //= man:rdma_connect
+        //| The depths of READs are within the limits of the device.
         too_many if too_many > limit => Err(INVALID
             .because(|| format!("{too_many} READs and atomics at once: the device has at most {limit}"))),
         some => Ok(some),
@@ -179,10 +181,14 @@ fn send_request(
     let mut private_data = header.emit().to_vec();
     let &Parameters { ref param, private_data: given, .. } = parameters;
     if id.is_datagram() {
+        //= man:rdma_connect
+        //| A service lookup has room for 180 bytes of private data.
         private_data.extend(given.within(SidrReq::PRIVATE_DATA_BYTES - IP_HEADER_BYTES)?);
         let resolution = ResolveParams::new(service_id, path.route, &private_data);
         return Ok(hca.cm_resolve(&resolution, &channel)?);
     }
+    //= man:rdma_connect
+    //| A request has room for 56 bytes of private data.
     let given = given.within(Req::PRIVATE_DATA_BYTES - IP_HEADER_BYTES)?;
     let (qpn, srq) = parameters.queue_pair(id)?;
     let most = rd_atomic_limit(hca);
@@ -199,6 +205,8 @@ fn send_request(
         responder_resources: state.responder_resources,
         initiator_depth: state.initiator_depth,
         flow_control: param.flow_control != 0,
+        //= man:rdma_connect
+        //| Retry counts have three bits.
         retry_count: param.retry_count.min(RETRIES),
         rnr_retry_count: param.rnr_retry_count.min(RETRIES),
         srq,
@@ -229,6 +237,8 @@ pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int,
             state.stage = Stage::Connected;
             return Ok(0);
         }
+        //= man:rdma_accept
+        //| A request is accepted on the identifier that came with it.
         if state.stage != Stage::Requested {
             return Err(INVALID.because(|| "there is no request that is not answered yet".to_owned()));
         }
@@ -273,7 +283,11 @@ fn accept_request(
     state.responder_resources = depth(hca, param.responder_resources, state.responder_resources)?;
     state.initiator_depth = depth(hca, param.initiator_depth, state.initiator_depth)?;
     // Data may come as soon as the peer has the answer.
+    //= linux:cma.c#cma_accept_ib
+    //| The queue pair is in RTS before the answer leaves.
     queue_pair::connect(id, state, Some((state.responder_resources, state.initiator_depth)))?;
+    //= man:rdma_accept
+    //| An answer has room for 196 bytes of private data.
     let accepted = parameters.private_data.within(Rep::PRIVATE_DATA_BYTES).and_then(|private_data| {
         let params = AcceptParams {
             responder_resources: state.responder_resources,
@@ -342,6 +356,8 @@ fn reject(own: &Id, private_data: PrivateData<'_>, reason: RejectReason) -> Resu
 pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
     number_of(id.on(), || {
         let own = id.id()?;
+        //= man:rdma_establish
+        //| The call is for identifiers without a queue pair.
         if !own.c.qp().is_null() {
             return Err(INVALID.because(|| "only for queue pairs that are not the identifier's".to_owned()));
         }
@@ -362,6 +378,8 @@ pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
         })?;
         let hca = own.shared()?.hca();
         if hca.cm_state(connection) == Some(DeviceState::Established) {
+            //= man:rdma_notify
+            //| The error EISCONN says that the connection is established already.
             return Err(Errno(libc::EISCONN).because(|| "the connection is established already".to_owned()));
         }
         hca.cm_establish(connection)?;
@@ -388,6 +406,8 @@ pub(crate) fn disconnect(own: &Id) -> Result<c_int, Errno> {
     };
     let connection = connection
         .ok_or_else(|| INVALID.because(|| "this identifier is not connected, and never was".to_owned()))?;
+    //= man:rdma_disconnect
+    //| Disconnecting moves the queue pair to ERR.
     queue_pair::to_error(own);
     // As in Linux: an identifier whose connection has ended, or that resolved a service, is disconnected. No
     // event of it is to be waited for.

@@ -61,6 +61,8 @@ fn prepare(
 ) -> Result<(), Errno> {
     let qp_type = own.c.qp_type();
     let source = AddressPointer::source_of(info);
+    //= man:rdma_create_ep
+    //| An endpoint for the passive side is bound and keeps its attributes for requests.
     if info.ai_flags & RAI_PASSIVE != 0 {
         let address = source.parse()?;
         let mut state = own.state();
@@ -78,6 +80,8 @@ fn prepare(
         None => resolve_route(own)?,
     };
     own.state().connect_data = connect_data(info).to_vec();
+    //= man:rdma_create_ep
+    //| An endpoint for the active side gets its queue pair at once.
     if let Some(wanted) = qp_init_attr {
         wanted.qp_type = qp_type;
         queue_pair::create(own, pd, wanted)?;
@@ -104,6 +108,8 @@ pub(crate) extern "C-unwind" fn rdma_get_request(
     blocking(c_int::from(TRY_AGAIN), || {
         attempt(listen.on(), || {
             let own = listen.id()?;
+            //= man:rdma_get_request
+            //| Only synchronous listeners give their requests by this call.
             if id.is_none() || !own.state().synchronous {
                 return Err(
                     INVALID.because(|| "only synchronous listeners give their requests so".to_owned())

@@ -69,6 +69,8 @@ pub(crate) fn destroy(id: &Arc<Id>, call: &str) -> Result<(), Errno> {
         let _ = shared_at(index)?.hca().cm_unbind(binding);
     }
     acknowledge_last(id);
+    //= man:rdma_destroy_id
+    //| An identifier is not destroyed before its events are acknowledged.
     id.unacknowledged().wait(call, id.as_ptr().addr());
     Ok(())
 }
@@ -87,6 +89,8 @@ pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer)
         if was_synchronous {
             acknowledge_last(&own);
         }
+        //= man:rdma_migrate_id
+        //| Moving an identifier waits until its events are acknowledged.
         own.unacknowledged().wait("rdma_migrate_id", own.as_ptr().addr());
         Ok(0)
     })

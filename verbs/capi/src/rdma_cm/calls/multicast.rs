@@ -73,8 +73,12 @@ fn join(own: &Arc<Id>, address: AddressPointer, flags: u32, context: *mut c_void
         if state.memberships.len() >= LIMIT {
             return Err(Errno(libc::ENOMEM));
         }
+        //= man:rdma_join_multicast
+        //| The context of the call comes back in the event.
         let param = rdma_ud_param { private_data: context, ..zeroed() };
         let qp = own.c.qp();
+        //= man:rdma_join_multicast
+        //| The queue pair of the identifier is attached to the group.
         let attached = (flags != SEND_ONLY && !qp.is_null()).then(|| objects::attach(qp, group));
         let member = rdma_ud_param { ah_attr: vector, qp_num: ALL_MEMBERS, qkey: DATAGRAM_Q_KEY, ..param };
         let (event, status) = match attached {
@@ -100,6 +104,8 @@ fn vector(own: &Id, state: &State, group: Gid) -> Result<ibv_ah_attr, Errno> {
         return Err(INVALID.because(|| format!("{group} is not the address of a multicast group")));
     }
     let bound = state.local.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+    //= man:rdma_join_multicast
+    //| An identifier that joins a group has an address.
     let Some(ip) = bound.filter(|_| matches!(state.stage, Stage::Bound | Stage::AddressResolved)) else {
         return Err(INVALID
             .because(|| "a group is joined from an address: bind, or resolve, the identifier".to_owned()));
@@ -126,6 +132,8 @@ pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointe
         let member = state.memberships.remove(index);
         // Another membership in the same group may keep the queue pair in it.
         if !state.memberships.iter().any(|other| other.attached && other.group == member.group) {
+            //= man:rdma_leave_multicast
+            //| Leaving the group detaches the queue pair.
             detach(&own, &member);
         }
         state.channel.retract(&own, |parameters| is_of(parameters, &member));

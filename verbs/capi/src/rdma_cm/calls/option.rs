@@ -43,7 +43,11 @@ pub(crate) extern "C" fn rdma_set_option(
 pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), Errno> {
     let length = given.map_or(0, <[u8]>::len);
     let wanted = match option {
+        //= man:rdma_set_option
+        //| The type of service and the ACK timeout have one byte.
         TYPE_OF_SERVICE | ACK_TIMEOUT => size_of::<u8>(),
+        //= man:rdma_set_option
+        //| The options about addresses have the size of an int.
         REUSE_ADDRESS | ONE_FAMILY => size_of::<c_int>(),
         _ => return Err(Errno(libc::ENOSYS)),
     };

@@ -34,6 +34,8 @@ pub(crate) extern "C" fn rdma_init_qp_attr(
         }
         let (filled, needed) = attributes(&own, &state, if unconnected { INIT } else { wanted })?;
         *attr = ibv_qp_attr { qp_state: wanted, ..filled };
+        //= man:rdma_init_qp_attr
+        //| The call returns the attributes and the mask for ibv_modify_qp.
         *mask = needed.bits() as c_int;
         Ok(0)
     })
@@ -94,6 +96,8 @@ fn create_extended(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
     }
     let conflict = |own: *mut ibv_cq, given: *mut ibv_cq| !own.is_null() && !given.is_null() && own != given;
     let has_others = conflict(id.c.send_cq(), attr.send_cq) || conflict(id.c.recv_cq(), attr.recv_cq);
+    //= man:rdma_create_qp
+    //| An identifier has one queue pair at most.
     if !id.c.qp().is_null() || has_others {
         return Err(
             INVALID.because(|| "this identifier has a queue pair, or other queues, already".to_owned())
@@ -101,6 +105,8 @@ fn create_extended(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
     }
     if attr.comp_mask & MASK_PD == 0 {
         attr.comp_mask |= MASK_PD;
+        //= man:rdma_create_qp
+        //| Without a protection domain the identifier uses that of its device.
         attr.pd = if id.c.pd().is_null() { id.shared()?.pd() } else { id.c.pd() };
     }
     objects::check_domain(attr.pd, id.c.verbs())?;
@@ -126,6 +132,8 @@ fn create_extended(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno>
 /// Takes a new queue pair as far as it gets without a peer: to INIT, and one of datagrams to RTS.
 fn initialise(id: &Id) -> Result<(), Errno> {
     let state = id.state();
+    //= man:rdma_create_qp
+    //| A new queue pair can receive, and an unconnected one can send, too.
     let last = if id.c.qp_type() == QPT_UD { RTS } else { INIT };
     for step in INIT..=last {
         let (mut attributes, mask) = attributes(id, &state, step)?;
@@ -136,6 +144,8 @@ fn initialise(id: &Id) -> Result<(), Errno> {
 
 /// Makes the completion queues that are not given, with a channel each.
 fn complete_queues(id: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result<(), Errno> {
+    //= man:rdma_create_qp
+    //| Completion queues that are missing are made.
     if attr.send_cq.is_null() {
         let depth = attr.cap.max_send_wr;
         attr.send_cq = if depth > 0 { send_completion_queue(id, depth)? } else { id.c.send_cq() };

@@ -94,6 +94,8 @@ fn way_to(state: &State, peer: SocketAddr) -> Result<Way, Errno> {
     let hca = shared.hca();
     let entry = match bound {
         Some(address) => local::own(hca, address.ip())?,
+        //= man:rdma_resolve_addr
+        //| Without a source address the routing table chooses one.
         None => local::source_for(hca, peer)?,
     };
     let remote = local::gid_of_peer(hca, &entry, peer.ip());
@@ -136,6 +138,8 @@ pub(crate) extern "C" fn rdma_resolve_route(id: IdPointer, _timeout_ms: c_int) -
 pub(crate) fn resolve_route(own: &Arc<Id>) -> Result<c_int, Errno> {
     {
         let mut state = own.state();
+        //= man:rdma_resolve_route
+        //| The address is resolved before the route.
         let Some(mut path) = state.path.filter(|_| state.stage == Stage::AddressResolved) else {
             return Err(INVALID.because(|| "a route is resolved after the peer's address".to_owned()));
         };

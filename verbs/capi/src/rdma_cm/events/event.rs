@@ -150,6 +150,8 @@ impl Event {
     /// Gives the event to the program, until it is acknowledged. The identifier of a request is the
     /// program's, too.
     pub(crate) fn hand_out(self) -> *mut rdma_cm_event {
+        //= man:rdma_accept
+        //| A request comes with an identifier of its own.
         if self.event == CONNECT_REQUEST {
             let _ = self.id.hand_out();
         }
@@ -195,6 +197,8 @@ pub(crate) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), Errno> {
     }
     drop(known);
     check::tell(|checker| checker.cm_event_acknowledged(event.addr() as u64));
+    //= man:rdma_ack_cm_event
+    //| The acknowledgement frees the event and its private data.
     take_back::<Event>(event);
     Ok(())
 }

@@ -79,6 +79,8 @@ pub(crate) fn complete(id: &Id) -> Result<c_int, Errno> {
     if !id.state().synchronous {
         return Ok(0);
     }
+    //= man:rdma_create_id
+    //| A call of a synchronous identifier waits for its event.
     let event = next_of(id)?;
     let facts = event.facts();
     id.c.set_event(event.hand_out());

@@ -55,6 +55,8 @@ fn connection_event(hca: &Hca, id: &Arc<Id>, event: DeviceEvent) -> Option<Event
         DeviceEvent::Rejected { rejection, .. } => Some(rejected(id, &rejection)),
         DeviceEvent::Unreachable { .. } => {
             id.state().stage = Stage::Ended;
+            //= linux:cma.c#cma_ib_handler
+            //| A request without an answer is reported with -ETIMEDOUT.
             plain(UNREACHABLE, -libc::ETIMEDOUT)
         }
         DeviceEvent::DisconnectRequest { .. } | DeviceEvent::Disconnected { .. } => {
@@ -66,6 +68,8 @@ fn connection_event(hca: &Hca, id: &Arc<Id>, event: DeviceEvent) -> Option<Event
             state.stage = Stage::Ended;
             plain(DISCONNECTED, if unanswered { -libc::ETIMEDOUT } else { 0 })
         }
+        //= linux:cma.c#cma_ib_handler
+        //| The end of timewait is an event of its own.
         DeviceEvent::TimewaitExit { .. } => plain(TIMEWAIT_EXIT, 0),
         DeviceEvent::SidrResolved { reply, .. } => Some(resolved(hca, id, &reply)),
         DeviceEvent::MraReceived { .. }
@@ -142,7 +146,8 @@ fn connect_request(
         _ => QPT_RC,
     };
     let (id, listener) = identifier_of_request(registry, shared, event, kind, &request.private_data.0)?;
-    // What the peer has outstanding is served here, and the other way round.
+    //= man:rdma_get_cm_event
+    //| The depths in the event of a request are those that the peer has named, exchanged.
     let param = rdma_conn_param {
         responder_resources: request.initiator_depth,
         initiator_depth: request.responder_resources,
@@ -187,6 +192,8 @@ fn response(hca: &Hca, id: &Arc<Id>, connection: CommId, reply: &Rep) -> Event {
     };
     let mut state = id.state();
     state.remote_ece = reply.ece;
+    //= man:rdma_establish
+    //| An identifier without a queue pair gets CONNECT_RESPONSE, and the program confirms it.
     if id.c.qp().is_null() {
         return Event::new(id, CONNECT_RESPONSE, 0, of_connection(param), &reply.private_data.0);
     }
@@ -209,6 +216,8 @@ fn response(hca: &Hca, id: &Arc<Id>, connection: CommId, reply: &Rep) -> Event {
 fn rejected(id: &Arc<Id>, rejection: &Rej) -> Event {
     id.state().stage = Stage::Ended;
     queue_pair::to_error(id);
+    //= linux:cma.c#cma_ib_handler
+    //| The status of a rejection is the reason of the REJ.
     let status = c_int::from(rejection.reason.0);
     Event::new(id, REJECTED, status, of_connection(zeroed()), &rejection.private_data.0)
 }
@@ -219,6 +228,8 @@ fn resolved(hca: &Hca, id: &Arc<Id>, reply: &SidrRep) -> Event {
     if reply.status != SidrStatus::SUCCESS {
         state.stage = Stage::Ended;
         let status = c_int::from(reply.status.0);
+        //= linux:cma.c#cma_sidr_rep_handler
+        //| A refused service lookup is reported with the status of the SIDR_REP.
         return Event::new(id, UNREACHABLE, status, of_datagrams(zeroed()), &reply.private_data.0);
     }
     state.stage = Stage::Connected;

@@ -31,6 +31,8 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
     // device's own addresses. libfabric relies on this: it binds 127.0.0.1 first. If the identifier then has
     // a device, libfabric tells 127.0.0.1 to its peers on other hosts; if not, it tells them the device's
     // address.
+    //= man:rdma_bind_addr
+    //| An identifier that is bound to an address of a device gets that device.
     let own = if address.ip().is_unspecified() { None } else { Some(local::own(hca, address.ip())?) };
     let own = own.filter(|entry| entry.ip == address.ip());
     state.bindings = claim(id, state, &mut address)?;
@@ -47,6 +49,8 @@ pub(crate) fn bind(id: &Arc<Id>, state: &mut State, mut address: SocketAddr) -> 
 /// the devices.
 fn claim(id: &Arc<Id>, state: &State, address: &mut SocketAddr) -> Result<Vec<(usize, BindingId)>, Errno> {
     let (space, options) = (id.port_space(), &state.options);
+    //= linux:cma.c#cma_use_port
+    //| Ports below 1024 need the capability CAP_NET_BIND_SERVICE.
     if (1..FIRST_OF_ALL).contains(&address.port()) && !may_bind_low_ports() {
         let port = address.port();
         return Err(Errno(libc::EACCES).because(|| {
@@ -159,6 +163,8 @@ fn reserve(
     if address.port() != 0 {
         return bind_on(devices, &entry(address.port())).map_err(|error| taken(address, error));
     }
+    //= man:rdma_bind_addr
+    //| For port 0 a free port is chosen.
     let (first, count) = (ephemeral_port() - EPHEMERAL.start, EPHEMERAL.len() as u16);
     for step in 0..count {
         let port = EPHEMERAL.start + (first + step) % count;

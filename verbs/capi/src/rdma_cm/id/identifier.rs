@@ -409,7 +409,11 @@ pub(crate) fn known() -> Vec<Weak<Id>> {
 /// The kind of queue pair of a port space.
 fn kind_of(ps: u32) -> Result<u32, Errno> {
     match u16::try_from(ps).ok().and_then(PortSpace::from_number) {
+        //= man:rdma_create_id
+        //| The port space TCP stands for reliable connections.
         Some(PortSpace::Tcp | PortSpace::Ib) => Ok(QPT_RC),
+        //= man:rdma_create_id
+        //| The port space UDP stands for datagrams.
         Some(PortSpace::Udp | PortSpace::IpoIb) => Ok(QPT_UD),
         None => Err(INVALID.because(|| format!("there is no port space {ps:#x}"))),
     }

@@ -47,6 +47,8 @@ impl Owner {
         }
         let (own, its) = (self.address.ip(), other.address.ip());
         let errno = match () {
+            //= linux:cma.c#cma_check_port
+            //| A port that another identifier has at all addresses is not available.
             () if own.is_unspecified() || its.is_unspecified() => libc::EADDRNOTAVAIL,
             () if own == its => libc::EADDRINUSE,
             () => return Ok(()),

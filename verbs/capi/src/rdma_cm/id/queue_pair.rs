@@ -25,6 +25,8 @@ pub(crate) const RTS: u32 = 3;
 const ERROR: u32 = 6;
 /// `IBV_ACCESS_REMOTE_WRITE`, and with it READ and ATOMIC.
 const ACCESS_WRITE: u32 = 2;
+//= linux:cm.c#cm_init_qp_init_attr
+//| READs and atomic operations are allowed if the connection serves any.
 const ACCESS_READ_ATOMIC: u32 = 4 | 8;
 /// READs and atomics that a queue pair of the device has at most.
 pub(crate) fn rd_atomic_limit(hca: &Hca) -> u8 {
@@ -162,6 +164,8 @@ pub(crate) fn connect(id: &Id, state: &State, depths: Option<(u8, u8)>) -> Resul
     modify(id, &mut init, mask)?;
     let (mut ready, mask) = attributes(id, state, RTR)?;
     if let Some((serve, _)) = depths {
+        //= linux:cm.c#cm_init_qp_rtr_attr
+        //| The responder serves as many READs as the connection has agreed on.
         ready.max_dest_rd_atomic = serve;
     }
     modify(id, &mut ready, mask)?;

@@ -1,0 +1,336 @@
+//! Citations: comments that say which rule the next line of code realises, and where the rule is written.
+//!
+//! A citation is a line `//= ` with the source, and below it one or more lines `//| ` with the rule in one
+//! sentence. The second half of docs/statements.md is the list of all of them;
+//! `UPDATE=1 cargo test --test floors` writes it anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::assert_no;
+use super::tree::{files, read, root};
+
+/// Where code cites.
+const FOLDERS: [&str; 3] = ["transport", "device", "verbs"];
+/// Fewer mean that citations were lost.
+const LEAST: usize = 300;
+/// A rule that stands in more places than that is not in one place of the code.
+const MOST_OF_ONE: usize = 4;
+const PAGE: &str = "docs/statements.md";
+/// What the page has behind this line is made of the citations.
+const MARK: &str = "<!-- tests/floors/citations.rs writes the rest of this page. -->\n";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Citation {
+    source: String,
+    rule: String,
+    /// The line below the rule.
+    code: String,
+    line: usize,
+}
+
+/// The citations of a file, and the lines of rules that no source stands above.
+fn citations(text: &str) -> (Vec<Citation>, Vec<usize>) {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let (mut found, mut stray) = (Vec::new(), Vec::new());
+    let mut index = 0;
+    while let Some(line) = lines.get(index) {
+        let number = index + 1;
+        index += 1;
+        let Some(source) = line.strip_prefix("//= ") else {
+            if line.starts_with("//|") || line.starts_with("//=") {
+                stray.push(number);
+            }
+            continue;
+        };
+        let mut rule = Vec::new();
+        while let Some(part) = lines.get(index).and_then(|line| line.strip_prefix("//| ")) {
+            rule.push(part);
+            index += 1;
+        }
+        let code = lines.get(index).copied().unwrap_or_default().to_owned();
+        found.push(Citation { source: source.to_owned(), rule: rule.join(" "), code, line: number });
+    }
+    (found, stray)
+}
+
+/// Each source file with its citations.
+fn all() -> Vec<(PathBuf, Citation)> {
+    let sources = FOLDERS.iter().flat_map(|folder| files(folder, "rs"));
+    let of = |file: PathBuf| citations(&read(&file)).0.into_iter().map(move |found| (file.clone(), found));
+    sources.flat_map(of).collect()
+}
+
+/// Kinds of sources, in the order of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Statement(u32),
+    Ibta,
+    Man,
+    Linux,
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Numbers with points between them.
+fn is_numbers(text: &str) -> bool {
+    text.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// A section (9.7.5), one of an annex (A17.4.3), or a compliance statement (C9-57, o10-37.2.1, CA17-2).
+fn is_place_of_ibta(text: &str) -> bool {
+    let is_section = |text: &str| text.contains('.') && is_numbers(text);
+    let is_compliance = || {
+        let rest = ["CA", "oA", "C", "o"].iter().find_map(|begin| text.strip_prefix(begin));
+        let parts = rest.and_then(|rest| rest.split_once('-'));
+        parts.is_some_and(|(chapter, number)| is_numbers(chapter) && is_numbers(number))
+    };
+    is_section(text) || text.strip_prefix('A').is_some_and(is_section) || is_compliance()
+}
+
+/// A file of C and a function in it.
+fn is_place_of_linux(text: &str) -> bool {
+    let Some((file, function)) = text.split_once('#') else { return false };
+    let name = file.strip_suffix(".c").or_else(|| file.strip_suffix(".h"));
+    name.is_some_and(is_word) && is_word(function)
+}
+
+/// What a source is, if its form is right.
+fn kind(source: &str) -> Option<Kind> {
+    if let Some(number) = source.strip_prefix("statement:") {
+        let number: u32 = number.parse().ok().filter(|parsed: &u32| parsed.to_string() == number)?;
+        return Some(Kind::Statement(number));
+    }
+    if let Some(place) = source.strip_prefix("ibta-1.5#") {
+        return is_place_of_ibta(place).then_some(Kind::Ibta);
+    }
+    if let Some(page) = source.strip_prefix("man:") {
+        return is_word(page).then_some(Kind::Man);
+    }
+    is_place_of_linux(source.strip_prefix("linux:")?).then_some(Kind::Linux)
+}
+
+/// One sentence: it begins with a capital letter and has one full stop, at its end.
+fn is_sentence(rule: &str) -> bool {
+    let begins = rule.starts_with(|c: char| c.is_uppercase());
+    begins && rule.ends_with('.') && !rule.ends_with("..") && !rule.contains(". ")
+}
+
+/// What is wrong with the form of a citation.
+fn fault(citation: &Citation) -> Option<&'static str> {
+    if kind(&citation.source).is_none() {
+        return Some("is of no known kind, or has not its form");
+    }
+    if citation.rule.is_empty() {
+        return Some("has no line //| with the rule");
+    }
+    if !is_sentence(&citation.rule) {
+        return Some("has a rule that is not one sentence with a full stop");
+    }
+    // Another citation may stand above the same line.
+    let is_code = !citation.code.is_empty() && !citation.code.starts_with("//");
+    (!is_code && !citation.code.starts_with("//= ")).then_some("does not stand above a line of code")
+}
+
+/// The numbers and names of the tests of statements.
+fn tests() -> BTreeMap<u32, BTreeSet<String>> {
+    let mut tests = BTreeMap::<u32, BTreeSet<String>>::new();
+    for source in FOLDERS.iter().flat_map(|folder| files(folder, "rs")) {
+        for line in read(source).lines() {
+            let Some(name) = line.trim_start().strip_prefix("fn ") else { continue };
+            let Some(rest) = name.strip_prefix("statement_") else { continue };
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+            let name = name.split('(').next().unwrap_or_default();
+            if let Some(number) = digits.and_then(|digits| digits.parse().ok()) {
+                tests.entry(number).or_default().insert(name.to_owned());
+            }
+        }
+    }
+    tests
+}
+
+#[test]
+fn citations_have_their_form() {
+    let mut faults = Vec::new();
+    for source in FOLDERS.iter().flat_map(|folder| files(folder, "rs")) {
+        let (found, stray) = citations(&read(&source));
+        let file = source.display();
+        faults.extend(stray.iter().map(|line| format!("{file}:{line}: this belongs below a line //= ")));
+        for citation in found {
+            if let Some(fault) = fault(&citation) {
+                faults.push(format!("{file}:{}: {} {fault}", citation.line, citation.source));
+            }
+        }
+    }
+    assert_no(faults);
+}
+
+#[test]
+fn citations_are_many_and_each_has_few_places() {
+    let all = all();
+    assert!(all.len() >= LEAST, "{} citations are left", all.len());
+    let mut places = BTreeMap::<&str, usize>::new();
+    for (_, citation) in &all {
+        *places.entry(&citation.source).or_default() += 1;
+    }
+    let often = places.iter().filter(|(_, count)| **count > MOST_OF_ONE);
+    assert_no(often.map(|(source, count)| format!("{source} is cited {count} times")).collect());
+}
+
+#[test]
+fn statements_that_code_cites_have_tests_and_the_other_way_round() {
+    let tests = tests();
+    let mut cited = BTreeSet::new();
+    let mut faults = Vec::new();
+    for (file, citation) in all() {
+        let Some(Kind::Statement(number)) = kind(&citation.source) else { continue };
+        cited.insert(number);
+        if !tests.contains_key(&number) {
+            let (file, line) = (file.display(), citation.line);
+            faults.push(format!("{file}:{line}: there is no test statement_{number:02}_…"));
+        }
+    }
+    let alone = tests.keys().filter(|number| !cited.contains(number));
+    faults.extend(alone.map(|number| format!("no code cites statement:{number}, which a test checks")));
+    assert_no(faults);
+    assert!(tests.len() > 40, "{} statements have tests", tests.len());
+}
+
+/// The headings of the page, each with the introduction of its table.
+const SECTIONS: [(&str, &str, fn(Kind) -> bool); 4] = [
+    ("Statements in the code", "The numbers are those of the list above.", |kind| {
+        matches!(kind, Kind::Statement(_))
+    }),
+    (
+        "Architecture specification",
+        "Compliance statements and sections of the InfiniBand architecture specification, release 1.5.",
+        |kind| kind == Kind::Ibta,
+    ),
+    ("Manual pages", "The manual pages of rdma-core.", |kind| kind == Kind::Man),
+    ("Linux", "Files and functions of the kernel: rdma_rxe, and the core of its RDMA subsystem.", |kind| {
+        kind == Kind::Linux
+    }),
+];
+
+/// The part of the page that is made of the citations.
+fn tables() -> String {
+    // Without the numbers of lines, so that the page changes with the citations only.
+    let mut rows = BTreeMap::<(Kind, String, String), BTreeSet<String>>::new();
+    for (file, Citation { source, rule, .. }) in all() {
+        let Some(kind) = kind(&source) else { continue };
+        rows.entry((kind, source, rule)).or_default().insert(slashed(&file));
+    }
+    let tests = tests();
+    let in_code = |names: &BTreeSet<String>| {
+        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    let mut page = String::from(
+        "\n## Rules that the code cites\n\n\
+         Comments of the code name the rule that the next line realises: a line `//= ` with the source, and \
+         below it lines\n`//| ` with the rule in our own words. These tables list them.\n",
+    );
+    for (heading, introduction, is_here) in SECTIONS {
+        let has_tests = heading == SECTIONS[0].0;
+        let (more, line) = if has_tests { (" Tests |", "---|") } else { ("", "") };
+        page += &format!("\n### {heading}\n\n{introduction}\n\n| Citation | Rule | Files |{more}\n");
+        page += &format!("|---|---|---|{line}\n");
+        for ((kind, source, rule), files) in rows.iter().filter(|((kind, ..), _)| is_here(*kind)) {
+            let rule = rule.replace('|', "\\|");
+            page += &format!("| `{source}` | {rule} | {} |", in_code(files));
+            if let Kind::Statement(number) = kind {
+                page += &format!(" {} |", tests.get(number).map(in_code).unwrap_or_default());
+            }
+            page.push('\n');
+        }
+    }
+    page
+}
+
+/// A path as documents write it.
+fn slashed(file: &Path) -> String {
+    file.iter().map(|part| part.to_string_lossy()).collect::<Vec<_>>().join("/")
+}
+
+#[test]
+fn the_page_of_statements_lists_the_citations() {
+    let text = read(PAGE);
+    let (by_hand, written) = text.split_once(MARK).expect("the page has the line before its tables");
+    let made = tables();
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(root().join(PAGE), format!("{by_hand}{MARK}{made}")).expect("the page can be written");
+        return;
+    }
+    let first = made.lines().zip(written.lines().chain(std::iter::repeat(""))).find(|(a, b)| a != b);
+    assert!(
+        written == made,
+        "{PAGE} is not what the code cites (first difference: {first:?}): \
+         UPDATE=1 cargo test --test floors writes it anew"
+    );
+}
+
+#[test]
+fn forms_of_citations_are_told_apart() {
+    let is_right = |source: &str| kind(source).is_some();
+    for source in [
+        "ibta-1.5#C9-57",
+        "ibta-1.5#C10-97.2.1",
+        "ibta-1.5#o10-37.2",
+        "ibta-1.5#CA17-24",
+        "ibta-1.5#9.7.5.2.8",
+        "ibta-1.5#A17.4.3",
+        "man:ibv_poll_cq",
+        "linux:rxe_resp.c#check_rkey",
+        "linux:ib_verbs.h#rdma_calc_flow_label",
+        "statement:12",
+    ] {
+        assert!(is_right(source), "{source}");
+    }
+    for source in [
+        "ibta#C9-57",
+        "ibta-1.5#9",
+        "ibta-1.5#C9",
+        "ibta-1.5#A17",
+        "ibta-1.5#9..1",
+        "man:",
+        "man:ibv_poll_cq(3)",
+        "linux:rxe_resp.c",
+        "linux:rxe_resp#check_rkey",
+        "linux:rxe_resp.c#",
+        "statement:07",
+        "statement:x",
+        "rfc:768",
+    ] {
+        assert!(!is_right(source), "{source}");
+    }
+    assert_eq!(kind("statement:12"), Some(Kind::Statement(12)));
+}
+
+#[test]
+fn citations_are_found_with_their_rules() {
+    let text = "    //= man:ibv_poll_cq\n    //| One\n    //| sentence.\n    let a = 1;\n//| lost\n";
+    let (found, stray) = citations(text);
+    let source = String::from("man:ibv_poll_cq");
+    let (rule, code) = (String::from("One sentence."), String::from("let a = 1;"));
+    assert_eq!((found, stray), (vec![Citation { source, rule, code, line: 1 }], vec![5]));
+    let citation = |rule: &str, code: &str| Citation {
+        source: "statement:1".to_owned(),
+        rule: rule.to_owned(),
+        code: code.to_owned(),
+        line: 1,
+    };
+    assert_eq!(fault(&citation("The timer is 4.096 µs long.", "f();")), None);
+    assert_eq!(fault(&citation("A rule.", "//= statement:2")), None);
+    for wrong in [
+        citation("", "f();"),
+        citation("A rule", "f();"),
+        citation("a rule.", "f();"),
+        citation("One. Two.", "f();"),
+        citation("A rule.", ""),
+        citation("A rule.", "// a comment"),
+    ] {
+        assert!(fault(&wrong).is_some(), "{wrong:?}");
+    }
+}
