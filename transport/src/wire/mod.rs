@@ -26,7 +26,7 @@ mod operation;
 mod packet;
 pub mod peek;
 #[cfg(any(test, kani))]
-mod proofs;
+pub(crate) mod proofs;
 #[cfg(test)]
 mod properties;
 mod psn;

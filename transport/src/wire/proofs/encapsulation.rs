@@ -67,8 +67,10 @@ fn frame(from: &mut Values) -> ([u8; MOST_FRAME], usize) {
     let length = from.up_to(MOST_FRAME as u64) as usize;
     let ip = from.one_of(&[0, 14, 16, 20]);
     if from.bool() {
-        (frame[ip], frame[ip + 2], frame[ip + 9]) = (0x45, 0, 17);
-        (frame[ip + 6], frame[ip + 7], frame[ip + 24]) = (frame[ip + 6] & 0x40, 0, 0);
+        let words = from.between(5, 6) as u8;
+        (frame[ip], frame[ip + 2], frame[ip + 9]) = (0x40 | words, 0, 17);
+        (frame[ip + 6], frame[ip + 7]) = (frame[ip + 6] & 0x40, 0);
+        frame[ip + 4 * usize::from(words) + 4] = 0;
     } else if from.bool() {
         (frame[ip], frame[ip + 4], frame[ip + 6], frame[ip + 44]) = (0x60, 0, 17, 0);
     }
@@ -96,6 +98,9 @@ fn the_datagram_of_any_frame_lies_inside_it() {
             whole.start <= part.start && part.end <= whole.end
         };
         assert!(inside(found.ip_header) && inside(found.udp_header) && inside(found.payload));
+        // One lies behind the other.
+        assert_eq!(found.ip_header.as_ptr_range().end, found.udp_header.as_ptr());
+        assert_eq!(found.udp_header.as_ptr_range().end, found.payload.as_ptr());
         assert_eq!(found.udp_header.len(), 8);
         let is_v4 = found.flow.source.is_ipv4();
         assert_eq!((is_v4, is_v4), (found.flow.destination.is_ipv4(), found.ip_id.is_some()));
@@ -149,6 +154,7 @@ fn the_checksum_of_a_grh_area_is_right() {
             sum += u32::from(u16::from_be_bytes([area[20 + 2 * index], area[21 + 2 * index]]));
         }
         assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        assert_eq!(area[24..28], [0, 0, 0x40, 0], "identification and don't-fragment");
         assert_eq!((area[20], area[21], area[28], area[29]), (0x45, class, hops, 17));
     });
 }

@@ -3,4 +3,4 @@
 mod encapsulation;
 mod headers;
 mod numbers;
-mod packets;
+pub(crate) mod packets;

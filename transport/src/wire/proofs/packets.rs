@@ -9,7 +9,7 @@ use crate::wire::{
 /// Payload bytes of a packet here: enough for every pad count and for the rule of eight bytes.
 const MOST_PAYLOAD: usize = 8;
 /// The longest headers (44 bytes), this payload, and the ICRC.
-const MOST_BYTES: usize = 56;
+pub(crate) const MOST_BYTES: usize = 56;
 
 /// What is known about an opcode; none, if no packet has it.
 fn known(from: &mut Values) -> Option<&'static OpcodeInfo> {
@@ -58,15 +58,18 @@ fn payload_bytes_of(rule: PayloadRule, from: &mut Values) -> usize {
     }
 }
 
-/// Any bytes and how many of them there are; nearly a packet more often than chance would have it.
-fn bytes(from: &mut Values) -> ([u8; MOST_BYTES], usize) {
+/// Any bytes and how many of them there are; as long as their opcode wants it more often than chance would have it.
+pub(crate) fn bytes(from: &mut Values) -> ([u8; MOST_BYTES], usize) {
     let mut bytes = from.bytes();
     let length = from.up_to(MOST_BYTES as u64) as usize;
     if from.bool() {
-        bytes[1] &= 0xf0;
-        return (bytes, length & !3);
+        return (bytes, length);
     }
-    (bytes, length)
+    bytes[1] &= 0xf0;
+    match Opcode::from_byte(bytes[0]).info() {
+        Some(info) => (bytes, info.header_bytes + from.up_to(2) as usize * 4 + ICRC_BYTES),
+        None => (bytes, length & !3),
+    }
 }
 
 /// A packet that was written is read again: headers, payload, pad, and no byte behind it is touched.
