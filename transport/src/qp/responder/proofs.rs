@@ -7,7 +7,7 @@ use crate::qp::dcqcn::Congestion;
 use crate::qp::settings::{QpConfig, Settings};
 use crate::types::{Access, AtomicOperation, MAX_MESSAGE_BYTES, Mtu, QpCapacity, QpType};
 use crate::wire::proofs::packets::bytes;
-use crate::wire::{Bth, OperationClass, Packet, Position, Qpn};
+use crate::wire::{Bth, HeaderSet, Opcode, OperationClass, Packet, Position, Qpn};
 
 /// The path MTU here: the checks know no other numbers than this one.
 const MTU_BYTES: usize = 4;
@@ -77,7 +77,13 @@ fn a_payload_passes_if_it_fits_its_position() {
 #[cfg_attr(not(kani), test)]
 fn a_message_longer_than_the_longest_is_refused() {
     check(|from| {
-        let (bytes, length) = bytes(from);
+        let (mut bytes, length) = bytes(from);
+        let info = Opcode::from_byte(bytes[0]).info();
+        if let Some(at) = info.and_then(|info| info.headers.offset_of(HeaderSet::RETH)) {
+            let length = from.between(MAX_MESSAGE_BYTES - 1, MAX_MESSAGE_BYTES + 1) as u32;
+            let length = if from.bool() { length } else { from.u32() };
+            bytes[at + 12..at + 16].copy_from_slice(&length.to_be_bytes());
+        }
         let Ok(packet) = Packet::parse(&bytes[..length]) else { return };
         let is_short = packet.reth().is_none_or(|reth| u64::from(reth.length) <= MAX_MESSAGE_BYTES);
         assert_eq!(check_range_length(&packet).is_ok(), is_short);

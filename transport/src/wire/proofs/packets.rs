@@ -129,6 +129,11 @@ fn the_payload_of_any_bytes_lies_inside_them() {
         assert_eq!(header_bytes + packet.payload().len() + pad_count + ICRC_BYTES, length);
         assert_eq!(packet.payload(), &bytes[header_bytes..][..packet.payload().len()]);
         assert_eq!((packet.bth().version, length % 4), (0, 0));
+        match packet.info().payload {
+            PayloadRule::None => assert!(packet.payload().is_empty()),
+            PayloadRule::Eight => assert_eq!(packet.payload().len(), 8),
+            PayloadRule::Mtu | PayloadRule::OneToMtu | PayloadRule::ZeroToMtu => {}
+        }
         assert_eq!(packet.headers().len(), header_bytes);
     });
 }
