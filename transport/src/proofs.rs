@@ -1,11 +1,12 @@
 //! Arbitrary values for proofs. A proof is one function that Kani and `cargo test` both run.
 //!
-//! Under Kani, a value stands for all values of its type, and [`check`] runs its body once: what holds then is
-//! proven. Under `cargo test`, [`check`] runs the body with many values that numbers of a fixed sequence choose,
-//! the edges of each range among them, and [`check_all`] runs it with every combination of values.
+//! Under Kani, a value stands for all values of its type, and [`check`] runs its body once: what holds then
+//! is proven. Under `cargo test`, [`check`] runs the body with many values that numbers of a fixed sequence
+//! choose, the edges of each range among them, and [`check_all`] runs it with every combination of values.
 //!
-//! This module is in every build, because the proofs of other crates need it: a crate is compiled for tests only
-//! while it is tested itself, and Kani builds no dependencies that only tests have. It is no part of the API.
+//! This module is in every build, because the proofs of other crates need it: a crate is compiled for tests
+//! only while it is tested itself, and Kani builds no dependencies that only tests have. It is no part of the
+//! API.
 
 #[cfg(not(kani))]
 use alloc::vec::Vec;

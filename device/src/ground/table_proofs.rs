@@ -42,7 +42,7 @@ fn a_handle_of_chance_names_nothing() {
     });
 }
 
-/// Whatever is added and removed, a handle names its object until that is removed, and nothing afterwards.
+/// After any additions and removals a handle names its object until that is removed, and nothing then.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(7))]
 #[cfg_attr(not(kani), test)]

@@ -27,8 +27,7 @@ fn a_part_of_a_buffer_ends_with_it() {
     });
 }
 
-/// A walk calls for parts that lie in their buffers, follow each other, and are as many bytes as asked for; it
-/// fails if, and only if, the buffers are too short.
+/// A walk visits the bytes that are asked for, once and in order, or fails because the buffers are short.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(5))]
 #[cfg_attr(not(kani), test)]

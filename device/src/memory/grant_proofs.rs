@@ -24,7 +24,7 @@ fn grant(from: &mut Values) -> Grant {
     }
 }
 
-/// An access is located if, and only if, all of its bytes are in the range; then each byte is at its own place.
+/// An access is located if, and only if, all of its bytes are in the range; each is then at its own place.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn an_access_is_located_if_all_of_it_is_in_the_range() {

@@ -173,8 +173,7 @@ impl RingMemory for Small {
     fn fence(&self) {}
 }
 
-/// Whatever the consumer claims, a producer writes into no slot that is not free as far as it was told, notices
-/// what cannot be true, and never writes beyond the end of the data.
+/// A producer writes only where it was told that there is room, and what cannot be true ends the ring.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(8))]
 #[cfg_attr(not(kani), test)]

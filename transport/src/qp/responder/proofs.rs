@@ -49,7 +49,7 @@ fn counting_packets_never_divides_by_zero() {
     });
 }
 
-/// A payload passes if, and only if, its length fits its position and the path MTU, and its pad fits its length.
+/// A payload passes if, and only if, its length fits its position and the path MTU, and its pad fits it.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(62))]
 #[cfg_attr(not(kani), test)]

@@ -53,7 +53,7 @@ fn a_row_requires_or_allows_an_attribute() {
     });
 }
 
-/// Every queue pair that is not new can be reset and can fail, without an attribute; nothing else leads from ERR.
+/// Every queue pair that is not new can be reset and can fail, by the state alone; ERR leads nowhere else.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(64))]
 #[cfg_attr(not(kani), test)]

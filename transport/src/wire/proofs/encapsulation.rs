@@ -124,7 +124,7 @@ fn the_datagram_of_any_frame_lies_inside_it() {
     });
 }
 
-/// No frame makes the reader of fields panic, and a frame has the fields of one protocol of each layer at most.
+/// No frame makes the reader of fields panic, and a frame has fields of at most one protocol of each layer.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(78))]
 #[cfg_attr(not(kani), test)]

@@ -12,7 +12,7 @@ use crate::wire::{
 const ROOM: usize = 29;
 const UNTOUCHED: u8 = 0xa5;
 
-/// Writes a header and reads it again. A buffer or packet that is a byte too short stays as it is, or has none.
+/// Writes a header and reads it again. A buffer that is a byte too short stays as it is, and has none.
 fn survives<T: PartialEq + Debug>(
     header: &T,
     length: usize,

@@ -37,7 +37,7 @@ fn the_distance_of_two_psns_is_antisymmetric() {
     });
 }
 
-/// Of two different PSNs that are not opposite exactly one is before the other; opposite ones are both before.
+/// Of two different PSNs that are not opposite exactly one is before the other; of opposite ones, both are.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn of_two_psns_exactly_one_is_before_the_other() {

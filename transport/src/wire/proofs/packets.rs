@@ -1,4 +1,4 @@
-//! Proofs about whole packets: the checked view, the headers that are written, and what is read before either.
+//! Proofs about whole packets: the checked view, headers that are written, what is read before either.
 
 use crate::proofs::{Values, check};
 use crate::wire::{
@@ -58,7 +58,7 @@ fn payload_bytes_of(rule: PayloadRule, from: &mut Values) -> usize {
     }
 }
 
-/// Any bytes and how many of them there are; as long as their opcode wants it more often than chance would have it.
+/// Any bytes, and how many: more often than by chance as many as their opcode wants.
 pub(crate) fn bytes(from: &mut Values) -> ([u8; MOST_BYTES], usize) {
     let mut bytes = from.bytes();
     let length = from.up_to(MOST_BYTES as u64) as usize;
