@@ -18,6 +18,7 @@ fn a_range_wraps_if_its_last_byte_is_beyond_the_last_address() {
 
 /// A range that does not wrap can be registered, unless it has no page or is everything.
 #[cfg_attr(kani, kani::proof)]
+#[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]
 fn a_range_that_does_not_wrap_can_be_registered() {
     check(|from| {

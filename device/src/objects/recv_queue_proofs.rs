@@ -10,6 +10,7 @@ const STEPS: usize = 5;
 
 /// Every place of the ring is one of the ring's, and different requests have different places.
 #[cfg_attr(kani, kani::proof)]
+#[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]
 fn the_places_of_requests_differ_and_are_in_the_ring() {
     check(|from| {

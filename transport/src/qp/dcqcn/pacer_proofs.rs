@@ -36,6 +36,7 @@ fn more_bytes_take_no_less_time() {
 
 /// A packet leaves at once or is told a later time; when that has come twice, it leaves.
 #[cfg_attr(kani, kani::proof)]
+#[cfg_attr(kani, kani::unwind(5))]
 #[cfg_attr(not(kani), test)]
 fn a_packet_that_is_held_leaves_at_the_third_try() {
     check(|from| {

@@ -41,7 +41,7 @@ fn comes_out(path: &Path, from: &mut Values) {
 
 /// What was put into IPv4 comes out as it was.
 #[cfg_attr(kani, kani::proof)]
-#[cfg_attr(kani, kani::unwind(16))]
+#[cfg_attr(kani, kani::unwind(50))]
 #[cfg_attr(not(kani), test)]
 fn decapsulating_undoes_encapsulating_over_ipv4() {
     check(|from| {
@@ -52,7 +52,7 @@ fn decapsulating_undoes_encapsulating_over_ipv4() {
 
 /// What was put into IPv6 comes out as it was.
 #[cfg_attr(kani, kani::proof)]
-#[cfg_attr(kani, kani::unwind(16))]
+#[cfg_attr(kani, kani::unwind(50))]
 #[cfg_attr(not(kani), test)]
 fn decapsulating_undoes_encapsulating_over_ipv6() {
     check(|from| {

@@ -201,6 +201,7 @@ fn both_ends_of_a_connection_compute_the_same_source_port() {
 
 /// Flow labels that differ in their low 14 bits alone have different source ports.
 #[cfg_attr(kani, kani::proof)]
+#[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]
 fn flow_labels_spread_over_the_source_ports() {
     check(|from| {
