@@ -239,7 +239,9 @@ fn closing(source: &[Token], open: usize, end: usize) -> usize {
 /// Whether an attribute says that its item is for tests only.
 fn is_for_tests(attribute: &[Token]) -> bool {
     let words: Vec<&str> = attribute.iter().filter_map(Token::word).collect();
-    matches!(words[..], ["test"] | ["cfg", "test"] | ["cfg", "all", "test", ..])
+    // Proofs are tests that Kani compiles as well.
+    let is_proof = matches!(words[..], ["cfg", "any", "test", "kani"]);
+    is_proof || matches!(words[..], ["test"] | ["cfg", "test"] | ["cfg", "all", "test", ..])
 }
 
 /// Behind the item, field, arm or statement that begins at `at`.

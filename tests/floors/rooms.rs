@@ -28,6 +28,7 @@ pub(super) const HOUSES: [House; 6] = [
     House {
         folder: "transport/src",
         rooms: &[
+            room("proofs", &["proofs.rs"], "arbitrary values, for the proofs of all crates"),
             room("path", &["path.rs"], "how the opposite directions of one path belong together"),
             room("wire", &["wire/"], "headers, opcodes, the ICRC: bytes and values, each way"),
             room(

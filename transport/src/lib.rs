@@ -18,6 +18,8 @@ pub mod event;
 pub mod host;
 pub mod mad;
 pub mod path;
+#[doc(hidden)]
+pub mod proofs;
 pub mod qp;
 pub mod types;
 pub mod wire;

@@ -28,7 +28,7 @@ impl Random {
     /// Uniform in 0..`bound`, 0 for a bound of 0. Always draws once, so that a change of one probability
     /// leaves later decisions where they were.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+        scaled(self.next_u64(), bound)
     }
 
     /// True `ppm` times in a million.
@@ -36,6 +36,15 @@ impl Random {
         self.below(1_000_000) < u64::from(ppm)
     }
 }
+
+/// A draw from 0..2^64 as one from 0..`bound`.
+const fn scaled(draw: u64, bound: u64) -> u64 {
+    ((draw as u128 * bound as u128) >> 64) as u64
+}
+
+#[cfg(any(test, kani))]
+#[path = "random_proofs.rs"]
+mod proofs;
 
 #[cfg(test)]
 mod tests {

@@ -223,6 +223,10 @@ impl<T> Table<T> {
     }
 }
 
+#[cfg(any(test, kani))]
+#[path = "table_proofs.rs"]
+mod proofs;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -329,6 +329,10 @@ fn write_back(start: u64, length: u64) -> Result<(), MemoryError> {
     if result == 0 { Ok(()) } else { Err(MemoryError::AccessDenied) }
 }
 
+#[cfg(any(test, kani))]
+#[path = "access_proofs.rs"]
+mod proofs;
+
 #[cfg(test)]
 #[path = "access_tests.rs"]
 mod tests;

@@ -112,3 +112,7 @@ impl Grant {
         Ok(self.address.wrapping_add(offset))
     }
 }
+
+#[cfg(any(test, kani))]
+#[path = "grant_proofs.rs"]
+mod proofs;

@@ -361,15 +361,14 @@ impl RegionTable {
                 "a region of length 0 at {address:#x}, the beginning of a page, has no page"
             )));
         }
-        let last = length.saturating_sub(1);
         for (name, first) in [("address", address), ("iova", iova)] {
-            if first.checked_add(last).is_none() {
+            if wraps(first, length) {
                 return Err(ResourceError::invalid(format!(
                     "{length} bytes from {name} {first:#x} wrap around the address space"
                 )));
             }
         }
-        if usize::try_from(address.saturating_add(last)).is_err() {
+        if usize::try_from(address.saturating_add(length.saturating_sub(1))).is_err() {
             return Err(ResourceError::BadAddress { address, length });
         }
         Ok(())
@@ -390,10 +389,19 @@ impl RegionTable {
     }
 }
 
+/// Whether the last byte of a range is beyond the last address.
+const fn wraps(first: u64, length: u64) -> bool {
+    first.checked_add(length.saturating_sub(1)).is_none()
+}
+
 /// Watches memory of the program that is not paged on demand.
 fn watch_of(address: u64, length: u64, access: Access) -> Option<Watch> {
     (Backing::of(access) == Backing::Mapped).then(|| Watch::new(address, length))
 }
+
+#[cfg(any(test, kani))]
+#[path = "region_proofs.rs"]
+mod proofs;
 
 #[cfg(test)]
 #[path = "region_tests.rs"]

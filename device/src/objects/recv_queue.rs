@@ -174,6 +174,10 @@ impl RecvQueue {
     }
 }
 
+#[cfg(any(test, kani))]
+#[path = "recv_queue_proofs.rs"]
+mod proofs;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,14 +42,7 @@ pub(super) fn encode(members: &Members) -> Vec<u8> {
     let next_process = members.next_process.value();
     bytes.extend([next_process, count, adopted, count_high, adopted_high, u8::from(has_banks), 0, 0]);
     for member in members.iter() {
-        let (family, address) = address_bytes(member.address);
-        bytes.extend([member.process().value(), family, member.index.bank(), 0]);
-        bytes.extend(member.pid.to_le_bytes());
-        bytes.extend(member.start_ticks.to_le_bytes());
-        bytes.extend(member.inode.to_le_bytes());
-        bytes.extend(address);
-        bytes.extend(member.pid_namespace.to_le_bytes());
-        bytes.extend([0; 4]);
+        bytes.extend(member_bytes(member));
     }
     for (index, by) in members.adopted() {
         bytes.extend([index, by].map(|each| each.process().value()));
@@ -93,6 +86,25 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Members> {
     sound.then_some(members)
 }
 
+/// A member as it stands in a record; zeros are behind it.
+fn member_bytes(member: &Member) -> [u8; MEMBER_BYTES] {
+    let (family, address) = address_bytes(member.address);
+    let parts: [&[u8]; 6] = [
+        &[member.process().value(), family, member.index.bank(), 0],
+        &member.pid.to_le_bytes(),
+        &member.start_ticks.to_le_bytes(),
+        &member.inode.to_le_bytes(),
+        &address,
+        &member.pid_namespace.to_le_bytes(),
+    ];
+    let mut bytes = [0; MEMBER_BYTES];
+    for (place, byte) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+        *place = *byte;
+    }
+    bytes
+}
+
+/// The inverse of [`member_bytes`]. `None`: no member is written so.
 fn member(bytes: &[u8; MEMBER_BYTES]) -> Option<Member> {
     let (&[process, family, bank, _], rest) = bytes.split_first_chunk::<4>()?;
     let (pid, rest) = rest.split_first_chunk::<4>()?;
@@ -136,6 +148,10 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
     hasher.write(bytes);
     hasher.finish()
 }
+
+#[cfg(any(test, kani))]
+#[path = "record_proofs.rs"]
+mod proofs;
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,8 @@ mod memory_error;
 mod mtu;
 mod opcode;
 mod post_error;
+#[cfg(any(test, kani))]
+mod proofs;
 mod queue_pair;
 mod work;
 

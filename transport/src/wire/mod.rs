@@ -25,6 +25,8 @@ mod opcode_table;
 mod operation;
 mod packet;
 pub mod peek;
+#[cfg(any(test, kani))]
+pub(crate) mod proofs;
 #[cfg(test)]
 mod properties;
 mod psn;

@@ -61,10 +61,11 @@ impl Geometry {
         HEADER_WORDS + (position & (self.slots as u64 - 1)) as usize * LINE_WORDS
     }
 
-    /// The lap round the ring in which that slot is written, from 1; a slot that was never written has 0.
+    /// The lap round the ring in which that slot is written, from 1; a slot that was never written has 0. Laps
+    /// begin again with 0 after 2^32 of them.
     #[inline]
     pub(super) const fn lap(self, position: u64) -> u32 {
-        (position >> self.slots.trailing_zeros()) as u32 + 1
+        ((position >> self.slots.trailing_zeros()) as u32).wrapping_add(1)
     }
 
     /// The place in the data of the byte that is written as number `position` since the beginning.

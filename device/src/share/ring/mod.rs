@@ -25,6 +25,8 @@ mod memory;
 #[cfg(test)]
 mod model_tests;
 mod producer;
+#[cfg(any(test, kani))]
+mod proofs;
 mod slot;
 #[cfg(test)]
 mod tests;

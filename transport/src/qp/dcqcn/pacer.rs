@@ -162,3 +162,7 @@ fn duration(bytes: u64, rate: u64) -> (u64, u64) {
     let parts = u64::try_from(parts).unwrap_or(u64::MAX);
     (parts >> FRACTION_DIGITS, parts & ((1 << FRACTION_DIGITS) - 1))
 }
+
+#[cfg(any(test, kani))]
+#[path = "pacer_proofs.rs"]
+mod proofs;

@@ -3,6 +3,8 @@
 mod answered;
 mod check;
 mod duplicate;
+#[cfg(any(test, kani))]
+mod proofs;
 mod refusal;
 
 use super::inbound::{Fault, Inbound, Message};

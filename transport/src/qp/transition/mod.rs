@@ -4,6 +4,8 @@
 //! A check changes nothing: an attribute is applied only after all of them have passed.
 
 mod error;
+#[cfg(any(test, kani))]
+mod proofs;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,8 @@
 //! specification's ICRC (measured with Linux 6.12), and no other RoCE device with FLUSH is known:
 //! [`seal_for_peers`] is what a device sends.
 
+#[cfg(any(test, kani))]
+mod proofs;
 mod window;
 
 use core::net::IpAddr;

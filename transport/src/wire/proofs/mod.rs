@@ -1,0 +1,6 @@
+//! Proofs about numbers, headers, packets and what lies below them; see `crate::proofs`.
+
+mod encapsulation;
+mod headers;
+mod numbers;
+pub(crate) mod packets;
