@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_f
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(target_arch = "x86_64")]
+use super::call::short_copy;
 use super::call::{Guarded, pumice_guarded_call};
 
 /// What [`Record::stack`] has while a call begins or ends.
@@ -20,7 +22,7 @@ const HANDLERS_BYTES: usize = 64 << 10;
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Record {
-    /// 0: there is no call; `BETWEEN`; or its stack pointer.
+    /// 0: there is no call; `BETWEEN`; or its stack pointer, of a short copy with the lowest bit set.
     stack: AtomicUsize,
     first: AtomicUsize,
     end: AtomicUsize,
@@ -110,6 +112,34 @@ impl FaultGuard {
     ) -> bool {
         // SAFETY: the caller vouches for the call; the record stays.
         unsafe { pumice_guarded_call(first, second, third, function, &raw const self.0.stack) == 0 }
+    }
+}
+
+/// Bytes of a short copy at most.
+#[cfg(target_arch = "x86_64")]
+const SHORT_BYTES: usize = 64;
+
+impl FaultGuard {
+    /// Copies bytes by `function`, or as it does; false: a fault in the range that was entered ended it.
+    ///
+    /// # Safety
+    /// As [`FaultGuard::call`]; `function` copies `bytes` from `from` to `to` and stores the last aligned word
+    /// last, and in one piece.
+    #[inline]
+    pub(crate) unsafe fn copy(
+        &self,
+        function: Guarded,
+        to: *mut c_void,
+        from: *const c_void,
+        bytes: usize,
+    ) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if bytes <= SHORT_BYTES {
+            // SAFETY: the caller vouches for the copy; the record stays.
+            return unsafe { short_copy(to, from, bytes, &raw const self.0.stack) };
+        }
+        // SAFETY: the caller vouches for the call.
+        unsafe { self.call(function, to, from, bytes) }
     }
 }
 
