@@ -56,7 +56,7 @@ pub(super) fn load(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> 
         bytes,
         // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer,
         // so the two do not overlap. The application may write meanwhile: the bytes are then any mixture.
-        |guard| unsafe { guard.copy(MEMCPY, into.cast(), from, bytes) },
+        |guard| unsafe { guard.copy(MEMCPY, into.cast(), from, bytes, ptr::null()) },
         || on_demand::load(place.address, out).is_ok(),
     )
 }
@@ -72,7 +72,7 @@ pub(super) fn store(place: Place<'_>, data: &[u8]) -> Result<(), MemoryError> {
         data.len(),
         // SAFETY: the caller located the place inside a registered range with a write right. `data` is the
         // device's own buffer, so the two do not overlap.
-        |guard| unsafe { guard.copy(store_bytes, to, data.as_ptr().cast(), data.len()) },
+        |guard| unsafe { guard.copy(store_bytes, to, data.as_ptr().cast(), data.len(), to) },
         || on_demand::store(place.address, data).is_ok(),
     )
 }

@@ -45,11 +45,11 @@ pub(super) fn landing(noted: usize) -> (usize, usize) {
 #[cfg(target_arch = "x86_64")]
 const OF_SHORT_COPY: usize = 1;
 
-/// Copies so few bytes, the last aligned word last and in one piece; false: a fault ended it. A call that
-/// saves registers and calls a function takes longer than the copy itself.
+/// Copies 8, 16, 24, … 64 bytes word by word, upwards, or 1, 2 or 4 bytes in one piece; false: a fault ended
+/// it. A call that saves registers and calls a function takes longer than the copy itself.
 ///
 /// # Safety
-/// As [`pumice_guarded_call`] with a function that copies.
+/// As [`pumice_guarded_call`] with a function that copies; `bytes` is one of these numbers.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) unsafe fn short_copy(
@@ -73,29 +73,32 @@ std::arch::global_asm!(
     ".cfi_startproc",
     "lea rax, [rsp + 1]",
     "mov [rcx], rax",
-    // The bytes that make no word come first.
-    "mov eax, edx",
-    "and eax, 7",
-    "jz 3f",
-    "2:",
-    "mov r8b, [rsi]",
-    "mov [rdi], r8b",
-    "inc rsi",
-    "inc rdi",
-    "dec eax",
-    "jnz 2b",
-    "3:",
-    "shr rdx, 3",
-    "jz 5f",
-    "4:",
-    "mov r8, [rsi]",
-    "mov [rdi], r8",
-    "add rsi, 8",
-    "add rdi, 8",
-    "dec rdx",
-    "jnz 4b",
-    "5:",
     "xor eax, eax",
+    "test dl, 7",
+    "jnz 3f",
+    "2:",
+    "mov r8, [rsi + rax]",
+    "mov [rdi + rax], r8",
+    "add rax, 8",
+    "cmp rax, rdx",
+    "jne 2b",
+    "xor eax, eax",
+    "ret",
+    "3:",
+    "test dl, 4",
+    "jz 4f",
+    "mov r8d, [rsi]",
+    "mov [rdi], r8d",
+    "ret",
+    "4:",
+    "test dl, 2",
+    "jz 5f",
+    "movzx r8d, word ptr [rsi]",
+    "mov [rdi], r8w",
+    "ret",
+    "5:",
+    "movzx r8d, byte ptr [rsi]",
+    "mov [rdi], r8b",
     "ret",
     ".globl pumice_short_copy_landing",
     ".hidden pumice_short_copy_landing",

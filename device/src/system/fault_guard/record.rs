@@ -115,16 +115,13 @@ impl FaultGuard {
     }
 }
 
-/// Bytes of a short copy at most.
-#[cfg(target_arch = "x86_64")]
-const SHORT_BYTES: usize = 64;
-
 impl FaultGuard {
     /// Copies bytes by `function`, or as it does; false: a fault in the range that was entered ended it.
+    /// `polled` is the place whose aligned words programs may poll, or null.
     ///
     /// # Safety
-    /// As [`FaultGuard::call`]; `function` copies `bytes` from `from` to `to` and stores the last aligned word
-    /// last, and in one piece.
+    /// As [`FaultGuard::call`]; `function` copies `bytes` from `from` to `to`, and stores the last aligned word
+    /// of `polled` last and in one piece.
     #[inline]
     pub(crate) unsafe fn copy(
         &self,
@@ -132,15 +129,30 @@ impl FaultGuard {
         to: *mut c_void,
         from: *const c_void,
         bytes: usize,
+        polled: *const c_void,
     ) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if bytes <= SHORT_BYTES {
+        if is_short(bytes, polled.addr()) {
             // SAFETY: the caller vouches for the copy; the record stays.
             return unsafe { short_copy(to, from, bytes, &raw const self.0.stack) };
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = polled;
         // SAFETY: the caller vouches for the call.
         unsafe { self.call(function, to, from, bytes) }
     }
+}
+
+/// Whether so many bytes to a place that programs poll are copied as a short copy does: word by word, each of
+/// them in one piece.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn is_short(bytes: usize, polled: usize) -> bool {
+    /// Words of 8 bytes, or one of 4, 2 or 1: a bit for each number of bytes.
+    const NUMBERS: u64 =
+        1 | 1 << 1 | 1 << 3 | 1 << 7 | 1 << 15 | 1 << 23 | 1 << 31 | 1 << 39 | 1 << 47 | 1 << 55 | 1 << 63;
+    let number = bytes.wrapping_sub(1);
+    number < 64 && NUMBERS >> number & 1 == 1 && polled & number & 7 == 0
 }
 
 impl Drop for FaultGuard {
