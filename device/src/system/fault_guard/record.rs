@@ -116,43 +116,35 @@ impl FaultGuard {
 }
 
 impl FaultGuard {
-    /// Copies bytes by `function`, or as it does; false: a fault in the range that was entered ended it.
-    /// `polled` is the place whose aligned words programs may poll, or null.
+    /// Whether [`FaultGuard::copy_shortly`] may copy so many bytes to a place whose aligned words programs poll,
+    /// or null: 8, 16, 24, … 64 bytes, word by word, or 1, 2 or 4 bytes.
+    #[inline]
+    pub(crate) fn copies_shortly(bytes: usize, polled: *const c_void) -> bool {
+        /// A bit for each number, less 1.
+        const NUMBERS: u64 = 0x8080_8080_8080_808b;
+        let number = bytes.wrapping_sub(1);
+        cfg!(target_arch = "x86_64")
+            && number < 64
+            && NUMBERS >> number & 1 == 1
+            && polled.addr() & number & 7 == 0
+    }
+
+    /// Copies upwards, each word in one piece; false: a fault in the range that was entered ended it.
     ///
     /// # Safety
-    /// As [`FaultGuard::call`]; `function` copies `bytes` from `from` to `to`, and stores the last aligned word
-    /// of `polled` last and in one piece.
+    /// As [`FaultGuard::call`] with a function that copies `bytes` from `from` to `to`, which do not overlap.
+    /// [`FaultGuard::copies_shortly`] says that it may.
     #[inline]
-    pub(crate) unsafe fn copy(
-        &self,
-        function: Guarded,
-        to: *mut c_void,
-        from: *const c_void,
-        bytes: usize,
-        polled: *const c_void,
-    ) -> bool {
+    pub(crate) unsafe fn copy_shortly(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> bool {
         #[cfg(target_arch = "x86_64")]
-        if is_short(bytes, polled.addr()) {
-            // SAFETY: the caller vouches for the copy; the record stays.
-            return unsafe { short_copy(to, from, bytes, &raw const self.0.stack) };
-        }
+        // SAFETY: the caller vouches for the copy; the record stays.
+        return unsafe { short_copy(to, from, bytes, &raw const self.0.stack) };
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = polled;
-        // SAFETY: the caller vouches for the call.
-        unsafe { self.call(function, to, from, bytes) }
+        {
+            let _ = (to, from, bytes);
+            false
+        }
     }
-}
-
-/// Whether so many bytes to a place that programs poll are copied as a short copy does: word by word, each of
-/// them in one piece.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn is_short(bytes: usize, polled: usize) -> bool {
-    /// Words of 8 bytes, or one of 4, 2 or 1: a bit for each number of bytes.
-    const NUMBERS: u64 =
-        1 | 1 << 1 | 1 << 3 | 1 << 7 | 1 << 15 | 1 << 23 | 1 << 31 | 1 << 39 | 1 << 47 | 1 << 55 | 1 << 63;
-    let number = bytes.wrapping_sub(1);
-    number < 64 && NUMBERS >> number & 1 == 1 && polled & number & 7 == 0
 }
 
 impl Drop for FaultGuard {
