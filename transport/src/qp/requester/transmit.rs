@@ -199,6 +199,8 @@ impl Requester {
     }
 
     /// The Ethernet frame at the cursor: the host takes all of it at once.
+    #[cold]
+    #[inline(never)]
     fn send_frame<H: Host>(&mut self, settings: &Settings, host: &mut H) -> Sent {
         let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
         let data = match wqe.is_inline() {
