@@ -39,6 +39,7 @@ impl Requester {
     ///
     /// # Errors
     /// The request at the head of the queue failed locally.
+    #[inline(always)]
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
         settings: &Settings,
