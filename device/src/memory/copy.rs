@@ -74,8 +74,8 @@ impl Place<'_> {
 #[inline]
 pub(super) fn load(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
     let from = ptr::with_exposed_provenance::<c_void>(place.address as usize);
-    // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer, so the
-    // two do not overlap. The application may write meanwhile: the bytes are then any mixture.
+    // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer, so
+    // the two do not overlap. The application may write meanwhile: the bytes are then any mixture.
     let short = unsafe { place.short(out.as_mut_ptr().cast(), from, out.len(), ptr::null()) };
     short.unwrap_or_else(|| load_long(place, out))
 }
@@ -99,8 +99,8 @@ fn load_long(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
 #[inline]
 pub(super) fn store(place: Place<'_>, data: &[u8]) -> Result<(), MemoryError> {
     let to = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
-    // SAFETY: the caller located the place inside a registered range with a write right. `data` is the device's
-    // own buffer, so the two do not overlap.
+    // SAFETY: the caller located the place inside a registered range with a write right. `data` is the
+    // device's own buffer, so the two do not overlap.
     let short = unsafe { place.short(to, data.as_ptr().cast(), data.len(), to) };
     short.unwrap_or_else(|| store_long(place, data))
 }

@@ -116,8 +116,8 @@ impl FaultGuard {
 }
 
 impl FaultGuard {
-    /// Whether [`FaultGuard::copy_shortly`] may copy so many bytes to a place whose aligned words programs poll,
-    /// or null: 8, 16, 24, … 64 bytes, word by word, or 1, 2 or 4 bytes.
+    /// Whether [`FaultGuard::copy_shortly`] may copy so many bytes to a place whose aligned words programs
+    /// poll, or null: 8, 16, 24, … 64 bytes, word by word, or 1, 2 or 4 bytes.
     #[inline]
     pub(crate) fn copies_shortly(bytes: usize, polled: *const c_void) -> bool {
         /// A bit for each number, less 1.
