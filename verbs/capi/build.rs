@@ -144,8 +144,8 @@ impl Exports {
     }
 }
 
-/// Collects functions `extern "C"` and `"C-unwind"`, unsafe ones too, at the beginning of a line, below a place
-/// in `src/`: those that are `pub(crate)`, and others.
+/// Collects functions `extern "C"` and `"C-unwind"`, unsafe ones too, at the beginning of a line, below a
+/// place in `src/`: those that are `pub(crate)`, and others.
 fn find_functions(
     place: &Path,
     module: &str,

@@ -1,7 +1,7 @@
 //! The calls that C programs make of libibverbs, librdmacm and the vendors' libraries: one row each.
 //!
 //! What a call is called, which symbol it is, how it fails and with what, what it makes or gives back, and
-//! which manual page tells of it stands in its row, and nowhere else. Whoever knows verbs asks here: the
+//! which manual page tells of it stands in its row, and nowhere else. All that knows verbs asks here: the
 //! build script that exports symbols, the gates that count calls and make them fail, checks, documents.
 //!
 //! ```
@@ -35,6 +35,7 @@ mod table;
 mod vendors;
 mod verbs;
 
+pub use errno::ERRNOS;
 pub use errnos::Errnos;
 pub use fallible::{CALLS, CallInfo};
 pub use ordinals::Ordinals;

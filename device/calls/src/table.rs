@@ -111,7 +111,8 @@ impl Call {
         matches!(self.row().on, Object::QueuePair)
     }
 
-    /// Whether it is of the data path: the gate lets it pass unless somebody looks at all calls.
+    /// Whether it is of the data path: the gate lets it pass unless a plan, a report or a check looks at all
+    /// calls.
     pub const fn is_data_path(self) -> bool {
         matches!(self.row().act, Act::Build | Act::Post | Act::Poll | Act::Arm | Act::Move)
     }
@@ -151,5 +152,52 @@ impl fmt::Debug for Call {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Answer;
+
+    #[test]
+    fn each_call_is_found_by_its_name() {
+        for (place, call) in Call::ALL.iter().enumerate() {
+            assert_eq!((*call as usize, Call::of(call.name())), (place, Some(*call)));
+        }
+        assert!(Call::by_name().is_sorted_by(|one, next| one.name() < next.name()));
+        assert_eq!(Call::by_name().count(), Call::COUNT);
+        assert_eq!(Call::of("ibv_close_xrc"), None);
+    }
+
+    #[test]
+    fn rows_agree_with_themselves() {
+        for call in Call::ALL {
+            let row = call.row();
+            // What cannot fail does not fail by a plan, and what is refused by all fails by no plan.
+            assert!(row.errnos.is_none() || row.answer != Answer::Plain, "{call}");
+            assert!(row.errnos.is_none() || !row.is_refused, "{call}");
+            assert!(!row.has_first_version || matches!(row.family, Family::Verbs), "{call}");
+            assert!(row.symbol.ends_with(call.name()), "{call}");
+        }
+    }
+
+    #[test]
+    fn what_gives_back_and_what_tells_of_the_end_outlives_the_device() {
+        use Call::*;
+        for call in
+            [ibv_destroy_qp, ibv_dealloc_pd, ibv_dereg_mr, ibv_close_xrcd, ibv_free_dm, rdma_destroy_id]
+        {
+            assert!(call.gives_back() && call.outlives_device(), "{call}");
+        }
+        assert!(!ibv_create_qp.gives_back() && !ibv_detach_mcast.gives_back());
+        for call in [ibv_get_async_event, ibv_ack_async_event, rdma_get_cm_event, rdma_ack_cm_event, raccept]
+        {
+            assert!(call.outlives_device(), "{call}");
+        }
+        for call in [ibv_get_cq_event, ibv_poll_cq, ibv_detach_mcast, rdma_get_request, rdma_connect] {
+            assert!(!call.outlives_device(), "{call}");
+        }
+        assert!(ibv_next_poll.polls() && !rpoll.polls() && rpoll.is_data_path());
     }
 }

@@ -95,6 +95,20 @@ fn exported() -> BTreeMap<(String, String), bool> {
         .collect()
 }
 
+/// `ibv_NAME` and `rdma_NAME` in the list of verbs are calls. Names with a star stand for several.
+#[test]
+fn the_list_of_verbs_names_calls() {
+    let text = include_str!("../SUPPORT.md");
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for code in text.split('`').skip(1).step_by(2) {
+        let name = code.trim_end_matches("()");
+        let has_start = ["ibv_", "rdma_"].iter().any(|start| name.starts_with(start));
+        // That one is a structure.
+        let is_call = has_start && name.chars().all(is_of_name) && name != "ibv_qp_init_attr";
+        assert!(!is_call || Call::of(name).is_some(), "SUPPORT.md: there is no call {name}");
+    }
+}
+
 #[test]
 fn every_symbol_of_the_table_is_exported_with_its_version() {
     if !kit::exists("nm") {

@@ -43,8 +43,8 @@ fn lock() -> MutexGuard<'static, Option<State>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A call of the program's enters: its ordinal, and what happens to it. Without rules and without a report, all
-/// that is done is to count it.
+/// A call of the program's enters: its ordinal, and what happens to it. Without rules and without a report it
+/// is counted, and that is all.
 pub(super) fn enter(call: Call, about: About) -> (Made, CallFate) {
     if lets_pass() {
         let made = Made { call: Some(call), ordinal: ORDINALS.add(call), qp: None, is_met: false };
