@@ -10,7 +10,6 @@ use pumice_transport::types::{Access, SendFlags, SendOpcode, SendRequest, Window
 use crate::ground::abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp};
 use crate::ground::arguments::{In, Trusted};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::About;
 use crate::ground::handles::{find, permits_trust};
 use crate::ground::outcome::status_of;
 use crate::objects::memory_window::{Mw, show_key_of, show_not_posted, show_posted};
@@ -81,7 +80,7 @@ pub(crate) extern "C" fn bind_mw(
     mw: In<'_, ibv_mw>,
     mw_bind: In<'_, ibv_mw_bind>,
 ) -> c_int {
-    status_of(Call::ibv_bind_mw, About::on(qp.as_ptr()), || {
+    status_of(Call::ibv_bind_mw, Qp::about(qp.as_ptr()), || {
         let (qp, bind) = (qp.held::<Qp>()?, mw_bind.get()?);
         permits_trust(mw.as_ptr())?;
         let (shown, info) = (mw.copied()?, &bind.bind_info);
