@@ -208,7 +208,10 @@ pub(crate) fn unserved(say: impl FnOnce()) -> c_int {
     let _whole = Uncancelled::begin();
     let Errno(errno) = inherited::refuse_borrower().unwrap_or_else(|| {
         // What it says is the reason: no other is given.
-        let _ = walled(|| Ok(say()));
+        let _ = walled(|| {
+            say();
+            Ok(())
+        });
         NOT_SUPPORTED
     });
     take_logged();
