@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pumice_calls::Call;
 use pumice_device::counters::COUNTERS;
 
 use super::entry::{Entry, Kind};
@@ -182,5 +183,21 @@ fn names_that_are_nearly_right_are_suggested() {
     for given in ["", "qqqqq", "1000"] {
         let sentence = search::unknown(given);
         assert!(!sentence.contains("did you mean") && sentence.contains("lists all names"), "{sentence}");
+    }
+}
+
+/// Words that look like calls are calls.
+#[test]
+fn calls_that_are_named_exist() {
+    const NO_CALLS: [&str; 2] = ["ibv_devinfo", "rdma_rxe"];
+    for (_, entries) in tables() {
+        for entry in entries {
+            let texts = [entry.meaning].into_iter().chain(entry.causes.iter().chain(entry.look_at).copied());
+            for word in texts.flat_map(|text| text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')) {
+                let has_start = word.starts_with("ibv_") || word.starts_with("rdma_");
+                let is_named = has_start && !word.ends_with('_') && !NO_CALLS.contains(&word);
+                assert!(!is_named || Call::of(word).is_some(), "{}: there is no call {word}", entry.name);
+            }
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! The options of `pumice sweep`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command, Error};
+use pumice_device::faults::calls::CALLS;
 
 /// Options of `pumice sweep`.
 #[derive(Debug, Args)]
@@ -17,7 +19,7 @@ pub(crate) struct SweepOptions {
     #[arg(long)]
     pub(crate) all_errnos: bool,
     /// Fail calls of these names only; "*" stands for any characters; may be repeated
-    #[arg(long, value_name = "PATTERN")]
+    #[arg(long, value_name = "PATTERN", value_parser = CallPattern, hide_possible_values = true)]
     pub(crate) call: Vec<String>,
     /// Also let each work request fail once that has a completion: its status is IBV_WC_GENERAL_ERR, and its
     /// queue pair goes to the error state
@@ -72,6 +74,22 @@ fn duration(text: &str) -> Result<Duration, String> {
     match number.checked_mul(factor) {
         Some(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds)),
         _ => Err(wrong()),
+    }
+}
+
+/// The name of a call or a pattern of names. Shells complete the names of the calls that can fail.
+#[derive(Debug, Clone)]
+struct CallPattern;
+
+impl TypedValueParser for CallPattern {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(CALLS.iter().map(|info| PossibleValue::new(info.name))))
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 11] = [
+pub(super) const PACKAGES: [&str; 12] = [
     "",
     "transport",
+    "device/calls",
     "device",
     "verbs",
     "verbs/perf",

@@ -8,10 +8,11 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder, package name, and the packages of ours it may import. A package
 /// in a subfolder belongs to the floor of the folder.
-const FLOORS: [(&str, &str, &[&str]); 4] = [
+const FLOORS: [(&str, &str, &[&str]); 5] = [
     ("transport", "pumice-transport", &[]),
-    ("device", "pumice-device", &["pumice-transport"]),
-    ("verbs", "pumice-verbs", &["pumice-transport", "pumice-device"]),
+    ("device/calls", "pumice-calls", &[]),
+    ("device", "pumice-device", &["pumice-calls", "pumice-transport"]),
+    ("verbs", "pumice-verbs", &["pumice-calls", "pumice-transport", "pumice-device"]),
     // Beside the floors, with the same rules.
     ("fuzz", "pumice-fuzz", &["pumice-transport", "pumice-device"]),
 ];

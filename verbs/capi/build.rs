@@ -1,44 +1,38 @@
-//! Makes the object's version nodes, one exported symbol per line of `symbols/*.txt`, and the
-//! assertions of `src/ground/abi/layout.tsv`.
+//! Makes the object's version nodes, one exported symbol per row of the table of calls (`pumice_calls`), and
+//! the assertions of `src/ground/abi/layout.tsv`.
 //!
 //! A symbol is a jump with a `.symver` to a Rust function of the same name, wherever in `src/` that
-//! is defined; a symbol without a function jumps to the refusal that its line names.
+//! is defined; a symbol whose row says that it is refused jumps to a refusal. Rows and functions are held
+//! against each other: a row without its function fails the build, and so does a function without its row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Lists of symbols: `name node refusal`.
-const LISTS: [&str; 7] = ["ibverbs", "ibverbs_private", "rdmacm", "mlx5", "efa", "mlx4", "mana"];
-/// Symbols of a first version that programs of today do not get: other structures than today's go with them,
-/// so all are refused, although a function may serve the same name today.
-const FIRST_VERSIONS: &str = "ibverbs_1_0";
+use pumice_calls::{Answer, Call, Row};
+
 /// Generations of the private ABI between libibverbs and its providers. The first is the default.
 const PRIVATE_GENERATIONS: [&str; 8] = ["34", "22", "25", "33", "57", "59", "64", "65"];
+
+/// The version of symbols of 2006.
+const FIRST_VERSION: &str = "IBVERBS_1.0";
+/// Rooms whose functions of C serve no calls: the system calls them, or this library itself.
+const WITHOUT_CALLS: [&str; 2] = ["ground", "objects"];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
-    for watched in ["src", "symbols", "build.rs"] {
+    for watched in ["src", "build.rs"] {
         println!("cargo:rerun-if-changed={watched}");
     }
-    let mut defined = BTreeMap::new();
-    find_functions(&root.join("src"), "crate", &mut defined);
-    let mut exports = Exports { defined, nodes: Vec::new(), code: String::new(), count: 0 };
-    for list in LISTS.into_iter().chain([FIRST_VERSIONS]) {
-        for line in read(&root.join(format!("symbols/{list}.txt"))).lines() {
-            let mut words = line.split_whitespace();
-            let (Some(name), Some(node), Some(refusal)) = (words.next(), words.next(), words.next()) else {
-                panic!("symbols/{list}.txt: \"{line}\" is not \"name node refusal\"");
-            };
-            if list == FIRST_VERSIONS {
-                exports.add_first_version(name, node, refusal);
-            } else {
-                exports.add_line(name, node, refusal);
-            }
-        }
+    let (mut defined, mut of_tables) = (BTreeMap::new(), BTreeMap::new());
+    find_functions(&root.join("src"), "crate", &mut defined, &mut of_tables);
+    let mut exports = Exports { defined, of_tables, nodes: Vec::new(), code: String::new(), count: 0 };
+    for call in Call::ALL {
+        exports.add_call(*call);
     }
+    exports.look_for_functions_without_a_row();
     let script: String = exports.nodes.iter().map(|node| format!("{node} {{ }};\n")).collect();
     write(&out.join("versions.map"), &script);
     write(&out.join("exports.rs"), &exports.code);
@@ -52,48 +46,73 @@ fn main() {
 }
 
 struct Exports {
-    /// Path of each function by name.
+    /// Path of each function that other files reach, by name.
     defined: BTreeMap<String, String>,
+    /// The same of those that their own file puts into a table.
+    of_tables: BTreeMap<String, String>,
     nodes: Vec<String>,
     code: String,
     count: u32,
 }
 
 impl Exports {
-    fn add_line(&mut self, name: &str, node: &str, refusal: &str) {
-        let target = match self.defined.get(name) {
-            Some(path) => path.clone(),
-            None => self.add_refusal(name, refusal),
-        };
-        if node != "IBVERBS_PRIVATE" {
-            return self.add(name, node, "@@", &target);
+    /// Exports a call by its symbol, if it has one.
+    fn add_call(&mut self, call: Call) {
+        let row = call.row();
+        let own = self.function_of(row).cloned();
+        match (&own, row.is_refused) {
+            (None, false) => panic!("{call} has no function: write it, or say in its row that it is refused"),
+            (Some(path), true) => panic!("{path} serves {call}: its row says that it is refused"),
+            _ => {}
         }
-        for (position, generation) in PRIVATE_GENERATIONS.iter().enumerate() {
-            let at = if position == 0 { "@@" } else { "@" };
-            self.add(name, &format!("IBVERBS_PRIVATE_{generation}"), at, &target);
+        if row.version.is_empty() {
+            return;
+        }
+        let target = own.unwrap_or_else(|| self.add_refusal(call, ""));
+        if row.version == Row::PRIVATE {
+            for (position, generation) in PRIVATE_GENERATIONS.iter().enumerate() {
+                let at = if position == 0 { "@@" } else { "@" };
+                self.add(row.symbol, &format!("{}_{generation}", Row::PRIVATE), at, &target);
+            }
+        } else {
+            self.add(row.symbol, row.version, "@@", &target);
+        }
+        if row.has_first_version {
+            // Programs of today do not get it: other structures than today's go with it.
+            let target = self.add_refusal(call, &format!("@{FIRST_VERSION}"));
+            self.add(row.symbol, FIRST_VERSION, "@", &target);
         }
     }
 
-    fn add_first_version(&mut self, name: &str, node: &str, refusal: &str) {
-        let call = format!("{name}@{node}");
-        let target = self.add_refusal(&call, refusal);
-        self.add(name, node, "@", &target);
+    /// The function that serves a call: it has the name of the symbol, or of the call without its prefix if
+    /// programs reach it through a table.
+    fn function_of(&self, row: &Row) -> Option<&String> {
+        let name = if row.version.is_empty() { row.short_name() } else { row.symbol };
+        self.defined.get(name).or_else(|| self.of_tables.get(name).filter(|_| row.version.is_empty()))
     }
 
-    /// A function that refuses and says which call it was.
-    fn add_refusal(&mut self, name: &str, refusal: &str) -> String {
-        let returned = match refusal {
-            "int" | "minus" | "neg" => "core::ffi::c_int",
-            "ptr" => "*mut core::ffi::c_void",
-            "zero" => "usize",
-            _ => panic!("{name}: there is no refusal \"{refusal}\""),
+    fn look_for_functions_without_a_row(&self) {
+        let rows: BTreeSet<&str> =
+            Call::ALL.iter().map(|call| call.row()).flat_map(|row| [row.symbol, row.short_name()]).collect();
+        if let Some((name, path)) = self.defined.iter().find(|(name, _)| !rows.contains(name.as_str())) {
+            panic!("{path} has no row: write one for {name} in device/calls, or do not call it extern \"C\"");
+        }
+    }
+
+    /// A function that refuses and says which call it was; `version` follows its name.
+    fn add_refusal(&mut self, call: Call, version: &str) -> String {
+        let (refusal, returned) = match call.row().answer {
+            Answer::Errno => ("int", "core::ffi::c_int"),
+            Answer::MinusOne => ("minus", "core::ffi::c_int"),
+            Answer::Negative => ("negative", "core::ffi::c_int"),
+            Answer::Null => ("null", "*mut core::ffi::c_void"),
+            Answer::Plain => ("plain", "usize"),
         };
-        let identifier: String =
-            name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let (function, call) = (format!("refuse_{identifier}"), name.trim_start_matches('_'));
+        let function = format!("refuse_{call}{}", if version.is_empty() { "" } else { "_1_0" });
         writeln!(
             self.code,
-            "extern \"C\" fn {function}() -> {returned} {{ crate::ground::unserved::{refusal}(\"{call}\") }}"
+            "extern \"C\" fn {function}() -> {returned} {{ \
+             crate::ground::unserved::{refusal}(pumice_calls::Call::{call}, \"{version}\") }}"
         )
         .expect("a string takes any text");
         function
@@ -125,25 +144,36 @@ impl Exports {
     }
 }
 
-/// Collects `pub(crate) extern "C" fn` and `"C-unwind"`, unsafe ones too, at the beginning of a line.
-fn find_functions(folder: &Path, module: &str, found: &mut BTreeMap<String, String>) {
-    for entry in fs::read_dir(folder).expect("src/ can be listed").flatten() {
-        let path = entry.path();
-        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-        if path.is_dir() {
-            find_functions(&path, &format!("{module}::{stem}"), found);
-            continue;
+/// Collects functions `extern "C"` and `"C-unwind"`, unsafe ones too, at the beginning of a line, below a
+/// place in `src/`: those that are `pub(crate)`, and others.
+fn find_functions(
+    place: &Path,
+    module: &str,
+    found: &mut BTreeMap<String, String>,
+    private: &mut BTreeMap<String, String>,
+) {
+    if place.is_dir() {
+        for entry in fs::read_dir(place).expect("src/ can be listed").flatten() {
+            let path = entry.path();
+            let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            let is_root = stem == "lib" || stem == "mod";
+            let own = if is_root { module.to_owned() } else { format!("{module}::{stem}") };
+            if module != "crate" || !WITHOUT_CALLS.contains(&stem.as_str()) {
+                find_functions(&path, &own, found, private);
+            }
         }
-        let own =
-            if stem == "lib" || stem == "mod" { module.to_owned() } else { format!("{module}::{stem}") };
-        for line in read(&path).lines() {
-            let Some(rest) = line.strip_prefix("pub(crate) ") else { continue };
-            let rest = rest.strip_prefix("unsafe ").unwrap_or(rest);
-            let of_c = rest.strip_prefix("extern \"C\" fn ");
-            let Some(rest) = of_c.or_else(|| rest.strip_prefix("extern \"C-unwind\" fn ")) else { continue };
-            let name = rest.split(['(', '<']).next().unwrap_or_default().trim();
-            found.insert(name.to_owned(), format!("{own}::{name}"));
-        }
+        return;
+    }
+    for line in read(place).lines() {
+        let (map, rest) = match line.strip_prefix("pub(crate) ") {
+            Some(rest) => (&mut *found, rest),
+            None => (&mut *private, line),
+        };
+        let rest = rest.strip_prefix("unsafe ").unwrap_or(rest);
+        let of_c = rest.strip_prefix("extern \"C\" fn ");
+        let Some(rest) = of_c.or_else(|| rest.strip_prefix("extern \"C-unwind\" fn ")) else { continue };
+        let name = rest.split(['(', '<']).next().unwrap_or_default().trim();
+        map.insert(name.to_owned(), format!("{module}::{name}"));
     }
 }
 

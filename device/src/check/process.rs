@@ -1,5 +1,7 @@
 //! The process: lives of objects, forks, and the end.
 
+use pumice_calls::Call;
+
 use super::checker::{Checker, Found, counted, related};
 use super::kind::{
     FORK_WITHOUT_INIT, OBJECT_OF_OTHER_CONTEXT, OBJECTS_LEFT, USED_AFTER_DESTROY, USED_AFTER_FORK,
@@ -93,15 +95,15 @@ impl Checker {
     /// The program makes a call, which is given the object at this address; 0 if none. True: what was found
     /// should be written before the call, in which it may crash, or which may be the last thing that a child
     /// does.
-    pub fn enters(&mut self, call: &str, address: u64) -> bool {
+    pub fn enters(&mut self, call: Call, address: u64) -> bool {
         self.look_at_posts(call, address);
         match call {
-            "ibv_poll_cq" | "ibv_start_poll" => self.cq_polled(address),
-            "ibv_fork_init" => self.cares_for_forks(),
+            Call::ibv_poll_cq | Call::ibv_start_poll => self.cq_polled(address),
+            Call::ibv_fork_init => self.cares_for_forks(),
             // It may have chosen min_rnr_timer.
-            "rdma_init_qp_attr" => self.asks_for_attributes = true,
+            Call::rdma_init_qp_attr => self.asks_for_attributes = true,
             // Closing the parent's device closes nothing of the child's.
-            "ibv_close_device" if self.objects.inherited(address).is_some() => {
+            Call::ibv_close_device if self.objects.inherited(address).is_some() => {
                 return false;
             }
             _ => {}
@@ -109,7 +111,7 @@ impl Checker {
         if address == 0 || self.objects.at(address).is_some() {
             return false;
         }
-        self.used(address, call);
+        self.used(address, call.name());
         self.objects.gone(address).is_some() || self.objects.inherited(address).is_some()
     }
 

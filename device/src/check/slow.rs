@@ -1,5 +1,7 @@
 //! Slow ways: what works, and costs time. Looked for only if asked.
 
+use pumice_calls::Call;
+
 use super::checker::{Checker, Found};
 use super::kind::{
     ONE_POST_PER_DOORBELL, POLLS_ONE_AT_A_TIME, REGISTERING_IN_LOOP, SHORT_WITHOUT_INLINE,
@@ -63,9 +65,9 @@ impl Checker {
     }
 
     /// The program makes a call.
-    pub(super) fn look_at_posts(&mut self, call: &str, address: u64) {
+    pub(super) fn look_at_posts(&mut self, call: Call, address: u64) {
         let Posts { address: before, requests, run, wasted } = self.posts;
-        if call != "ibv_post_send" {
+        if call != Call::ibv_post_send {
             self.posts = Posts { wasted, ..Posts::default() };
             return;
         }

@@ -1,5 +1,7 @@
 //! The checker, told of calls and events as a device and the C ABI tell it.
 
+use pumice_calls::Call;
+
 use std::cell::Cell;
 
 use pumice_transport::host::QpContext;
@@ -225,7 +227,7 @@ fn slow_ways_are_found_at_the_thousandth_time() {
     let mut checker = checker(1 << 20);
     at(80);
     for _ in 0..1100 {
-        checker.enters("ibv_post_send", 0x2000);
+        checker.enters(Call::ibv_post_send, 0x2000);
         checker.send_posted(0x12, false);
         checker.posted_from_memory(0x12, 64);
         checker.posted_from_memory(0x12, 65);
@@ -235,7 +237,7 @@ fn slow_ways_are_found_at_the_thousandth_time() {
     at(81);
     (0..2000).for_each(|_| checker.completed(0x12, 5, &send(), 1));
     for _ in 0..1100 {
-        checker.enters("ibv_poll_cq", 0x1000);
+        checker.enters(Call::ibv_poll_cq, 0x1000);
         checker.polled(5, &send());
     }
     assert_eq!(kinds(&mut checker)[2], ("polls-one-at-a-time", 81, 1));
@@ -245,17 +247,17 @@ fn slow_ways_are_found_at_the_thousandth_time() {
 fn lists_pauses_and_whole_polls_are_not_slow() {
     let mut checker = checker(1 << 20);
     for _ in 0..20_000 {
-        checker.enters("ibv_post_send", 0x2000);
+        checker.enters(Call::ibv_post_send, 0x2000);
         (0..2).for_each(|_| checker.send_posted(0x12, false));
     }
     for _ in 0..20_000 {
-        checker.enters("ibv_post_send", 0x2000);
+        checker.enters(Call::ibv_post_send, 0x2000);
         checker.send_posted(0x12, false);
-        checker.enters("ibv_poll_cq", 0x1000);
+        checker.enters(Call::ibv_poll_cq, 0x1000);
     }
     (0..4000).for_each(|_| checker.completed(0x12, 5, &send(), 1));
     for _ in 0..2000 {
-        checker.enters("ibv_poll_cq", 0x1000);
+        checker.enters(Call::ibv_poll_cq, 0x1000);
         (0..2).for_each(|_| checker.polled(5, &send()));
     }
     assert_eq!(kinds(&mut checker), []);

@@ -3,10 +3,10 @@
 //!
 //! The C ABI has a gate of its own, because its calls begin before a device is opened.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_calls::{Call, Ordinals};
 use pumice_transport::types::AsyncEventType;
 
 use crate::event::{Event, Subscriber, Subscribers, Topics};
@@ -49,25 +49,20 @@ pub struct CallGate {
 #[derive(Debug)]
 struct Shared {
     watch: CallWatch,
-    state: Mutex<State>,
+    ordinals: Ordinals,
+    faults: Mutex<CallFaults>,
     triggers: Arc<Triggers>,
 }
 
-#[derive(Debug)]
-struct State {
-    counts: BTreeMap<&'static str, u64>,
-    faults: CallFaults,
-}
-
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CallFaults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether calls of the data path have to stop is found out anew.
-    fn look_anew(&self, state: &State) {
+    fn look_anew(&self, faults: &CallFaults) {
         let Watch { is_everything, is_lost } = &*self.watch.0;
-        let watches = state.faults.is_active() || self.triggers.count_calls();
+        let watches = faults.is_active() || self.triggers.count_calls();
         is_everything.store(watches, Ordering::SeqCst);
         if is_lost.load(Ordering::SeqCst) {
             is_everything.store(true, Ordering::SeqCst);
@@ -77,9 +72,9 @@ impl Shared {
 
 impl CallRules for Shared {
     fn change(&self, change: &mut dyn FnMut(&mut CallFaults)) {
-        let mut state = self.lock();
-        change(&mut state.faults);
-        self.look_anew(&state);
+        let mut faults = self.lock();
+        change(&mut faults);
+        self.look_anew(&faults);
     }
 }
 
@@ -87,6 +82,7 @@ impl CallRules for Shared {
 #[derive(Debug, Clone, Copy)]
 #[must_use = "the call has to leave"]
 pub struct Entered {
+    call: Call,
     key: CallKey<'static>,
     is_met: bool,
     /// It does nothing, and fails with this errno.
@@ -121,8 +117,7 @@ impl CallGate {
         triggers: Arc<Triggers>,
         events: Arc<Subscribers>,
     ) -> CallGate {
-        let state = Mutex::new(State { counts: BTreeMap::new(), faults });
-        let shared = Shared { watch, state, triggers };
+        let shared = Shared { watch, ordinals: Ordinals::new(), faults: Mutex::new(faults), triggers };
         shared.look_anew(&shared.lock());
         CallGate { shared: Arc::new(shared), events }
     }
@@ -144,18 +139,17 @@ impl CallGate {
     }
 
     /// A call enters: it is counted, and the rules are asked. `qp` finds the ordinal of its queue pair.
-    pub fn enter(&self, call: &'static str, qp: impl FnOnce() -> Option<u32>) -> Entered {
-        let asks = self.shared.lock().faults.need_queue_pairs();
+    pub fn enter(&self, call: Call, qp: impl FnOnce() -> Option<u32>) -> Entered {
+        let asks = self.shared.lock().need_queue_pairs();
         let qp = if asks { qp() } else { None };
-        let is_lost = self.shared.watch.0.is_lost.load(Ordering::Acquire) && !outlives_device(call);
-        let mut state = self.shared.lock();
-        let count = state.counts.entry(call).or_default();
-        *count = count.saturating_add(1);
-        let key = CallKey { call, ordinal: *count, qp };
-        let mut entered =
-            Entered { key, is_met: false, refused: is_lost.then_some(libc::EIO), is_lost, delay_ns: 0 };
+        let is_lost = self.shared.watch.0.is_lost.load(Ordering::Acquire) && !call.outlives_device();
+        // The lock keeps the order in which rules count that of ordinals.
+        let mut faults = self.shared.lock();
+        let key = CallKey { call: call.name(), ordinal: self.shared.ordinals.add(call), qp };
+        let refused = is_lost.then_some(libc::EIO);
+        let mut entered = Entered { call, key, is_met: false, refused, is_lost, delay_ns: 0 };
         if !is_lost {
-            let fate = state.faults.decide(&key, &mut |fired| {
+            let fate = faults.decide(&key, &mut |fired| {
                 entered.is_met = true;
                 self.events.emit(&Event::CallFaultApplied { fault: fired });
             });
@@ -166,11 +160,11 @@ impl CallGate {
 
     /// A call that has entered leaves.
     pub fn leave(&self, entered: &Entered, end: CallEnd<'_>) {
-        let Entered { key, is_met, .. } = entered;
+        let Entered { call, key, is_met, .. } = entered;
         match end {
-            CallEnd::Idle if !is_met => return self.take_back(key),
+            CallEnd::Idle if !is_met => return self.take_back(*call, key),
             CallEnd::Idle | CallEnd::Done => {}
-            CallEnd::Refused { errno, why } => self.refused(key.call, Some(key.ordinal), errno, why),
+            CallEnd::Refused { errno, why } => self.refused(*call, Some(key.ordinal), errno, why),
         }
         let triggers = &self.shared.triggers;
         if triggers.count_calls() {
@@ -179,22 +173,16 @@ impl CallGate {
     }
 
     /// A call was refused that did not stop here, or has an ordinal.
-    pub fn refused(&self, call: &str, ordinal: Option<u64>, errno: i32, why: &str) {
+    pub fn refused(&self, call: Call, ordinal: Option<u64>, errno: i32, why: &str) {
+        let call = call.name();
         self.events.emit(&Event::CallRefused { call, ordinal, errno, why });
     }
 
-    fn take_back(&self, key: &CallKey<'static>) {
-        let mut state = self.shared.lock();
-        if let Some(count) = state.counts.get_mut(key.call) {
-            *count = count.saturating_sub(1);
-        }
-        state.faults.take_back(key);
+    fn take_back(&self, call: Call, key: &CallKey<'static>) {
+        let mut faults = self.shared.lock();
+        self.shared.ordinals.take_back(call);
+        faults.take_back(key);
     }
-}
-
-/// Whether a call works although the device is lost.
-fn outlives_device(call: &str) -> bool {
-    matches!(call, "ibv_get_async_event" | "rdma_get_cm_event")
 }
 
 #[cfg(test)]
@@ -239,7 +227,7 @@ mod tests {
         let (gate, _, heard) = gate(Some("fail call=ibv_alloc_pd nth=2"));
         assert!(!gate.lets_pass());
         for wanted in [None, Some(libc::ENOMEM)] {
-            let entered = gate.enter("ibv_alloc_pd", || None);
+            let entered = gate.enter(Call::ibv_alloc_pd, || None);
             assert_eq!((entered.refused, entered.is_lost), (wanted, false));
             let end = match entered.refused {
                 Some(errno) => CallEnd::Refused { errno, why: "planned" },
@@ -255,11 +243,11 @@ mod tests {
     fn calls_that_find_nothing_do_not_count() {
         let (gate, _, heard) = gate(Some("fail call=ibv_poll_cq nth=2"));
         for _ in 0..3 {
-            let entered = gate.enter("ibv_poll_cq", || None);
+            let entered = gate.enter(Call::ibv_poll_cq, || None);
             gate.leave(&entered, CallEnd::Idle);
         }
-        gate.leave(&gate.enter("ibv_poll_cq", || None), CallEnd::Done);
-        assert_eq!(gate.enter("ibv_poll_cq", || None).refused, Some(libc::EIO));
+        gate.leave(&gate.enter(Call::ibv_poll_cq, || None), CallEnd::Done);
+        assert_eq!(gate.enter(Call::ibv_poll_cq, || None).refused, Some(libc::EIO));
         assert_eq!(heard.lock().unwrap().len(), 1);
     }
 
@@ -267,11 +255,11 @@ mod tests {
     fn a_lost_device_refuses_all_but_its_events() {
         use crate::objects::async_event::AsyncElement;
         let (gate, watch, _) = gate(None);
-        assert!(gate.lets_pass() && gate.enter("ibv_alloc_pd", || None).refused.is_none());
+        assert!(gate.lets_pass() && gate.enter(Call::ibv_alloc_pd, || None).refused.is_none());
         let (event, element) = (AsyncEventType::DeviceFatal, AsyncElement::Device);
         watch.hear(0, &Event::AsyncEventRaised { event, element });
-        let entered = gate.enter("ibv_alloc_pd", || None);
+        let entered = gate.enter(Call::ibv_alloc_pd, || None);
         assert!(!gate.lets_pass() && entered.is_lost && entered.refused == Some(libc::EIO));
-        assert_eq!(gate.enter("ibv_get_async_event", || None).refused, None);
+        assert_eq!(gate.enter(Call::ibv_get_async_event, || None).refused, None);
     }
 }

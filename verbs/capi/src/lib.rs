@@ -1,9 +1,9 @@
 //! The C ABI: one shared object that is libibverbs.so.1, librdmacm.so.1, libmlx5.so.1, libefa.so.1,
 //! libmlx4.so.1 and libmana.so.1, through symbolic links to `libpumice.so`.
 //!
-//! `build.rs` exports every symbol of `symbols/*.txt` with its version; the function of that name in
-//! this crate serves it, and a name without such a function is refused (`ground::unserved`). The data path is
-//! inline in verbs.h and arrives through the tables of operations in `tables`.
+//! `build.rs` exports every symbol of the table of calls (`pumice_calls`) with its version; the function of
+//! that name in this crate serves it, and what the table says to be refused is (`ground::unserved`). The data
+//! path is inline in verbs.h and arrives through the tables of operations in `tables`.
 //!
 //! Rooms, from the lowest: `ground` (the ABI's structures, the types of arguments, errno, the log, how calls
 //! end, the register of objects), `objects` (one file per object), `calls` (one file per family of calls),

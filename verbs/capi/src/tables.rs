@@ -8,6 +8,8 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
+
 use crate::calls::{
     buffer, completion_queue, completion_queue_ex, device_memory, dma_handle, flow, memory, parent_domain,
     post_recv, post_send, query, queue_pair, shared_receive_queue, window_bind, work_queue, xrc_domain,
@@ -16,14 +18,14 @@ use crate::calls::{
 use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
 use crate::ground::descriptors;
 use crate::ground::outcome::{pointer, pointer_about};
-use crate::ground::unserved::refused;
+use crate::ground::unserved::{self, refused};
 use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::CommandFile;
 use crate::objects::context::Context;
 use crate::objects::device::{about, device_at, device_of};
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    pointer_about(about(device), || {
+    pointer_about(Call::ibv_open_device, about(device), || {
         let device = device_of(device)?;
         let (command, file) = CommandFile::create(device.index())?;
         Context::open(device, command, file, operations()).map_err(|(errno, _)| errno)
@@ -32,7 +34,7 @@ pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
 
 /// A further context on a command file; it takes the descriptor over, unless this fails.
 pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
-    pointer(|| {
+    pointer(Call::ibv_import_device, || {
         let file = CommandFile::of(cmd_fd)?;
         let device = device_at(file.device())?;
         // SAFETY: it is open, or it would have no file; the program gives it to `ibv_import_device` for good.
@@ -48,7 +50,7 @@ pub(crate) extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
 /// The tables of operations: every entry has a function, because programs do not look.
 fn operations() -> Box<verbs_context> {
     let mut verbs: Box<verbs_context> = Box::new(zeroed());
-    let unused = refused!(ptr, "ibv_context_ops (an entry that verbs.h does not use)");
+    let unused = operation!(unserved::entry);
     verbs.context.ops = ibv_context_ops {
         _compat_query_device: operation!(query::ibv_query_device),
         _compat_query_port: operation!(query::ibv_query_port),
@@ -81,7 +83,7 @@ fn operations() -> Box<verbs_context> {
     verbs.alloc_null_mr = operation!(memory::alloc_null_mr);
     verbs.advise_mr = operation!(memory::advise_mr);
     verbs.modify_cq = operation!(completion_queue_ex::modify_cq);
-    verbs.query_rt_values = operation!(query::query_rt_values);
+    verbs.query_rt_values = operation!(query::query_rt_values_ex);
     verbs.create_cq_ex = operation!(completion_queue_ex::create_cq_ex);
     verbs.create_qp_ex = operation!(queue_pair::create_qp_ex);
     verbs.open_qp = operation!(xrc_target::open_qp);
@@ -110,15 +112,15 @@ fn operations() -> Box<verbs_context> {
 
 /// Counters, packet pacing and tag matching: hardware's.
 fn refuse_the_rest(verbs: &mut verbs_context) {
-    verbs.read_counters = refused!(int, "ibv_read_counters");
-    verbs.attach_counters_point_flow = refused!(int, "ibv_attach_counters_point_flow");
-    verbs.create_counters = refused!(ptr, "ibv_create_counters");
-    verbs.destroy_counters = refused!(int, "ibv_destroy_counters");
-    verbs.modify_flow_action_esp = refused!(int, "ibv_modify_flow_action_esp");
-    verbs.destroy_flow_action = refused!(int, "ibv_destroy_flow_action");
-    verbs.create_flow_action_esp = refused!(ptr, "ibv_create_flow_action_esp");
-    verbs.modify_qp_rate_limit = refused!(int, "ibv_modify_qp_rate_limit");
-    verbs.post_srq_ops = refused!(int, "ibv_post_srq_ops");
+    verbs.read_counters = refused!(errno, ibv_read_counters);
+    verbs.attach_counters_point_flow = refused!(errno, ibv_attach_counters_point_flow);
+    verbs.create_counters = refused!(null, ibv_create_counters);
+    verbs.destroy_counters = refused!(errno, ibv_destroy_counters);
+    verbs.modify_flow_action_esp = refused!(errno, ibv_modify_flow_action_esp);
+    verbs.destroy_flow_action = refused!(errno, ibv_destroy_flow_action);
+    verbs.create_flow_action_esp = refused!(null, ibv_create_flow_action_esp);
+    verbs.modify_qp_rate_limit = refused!(errno, ibv_modify_qp_rate_limit);
+    verbs.post_srq_ops = refused!(errno, ibv_post_srq_ops);
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ mod kit;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
+
+use pumice_calls::{Call, Row};
 
 const LAYOUT: &str = include_str!("../src/ground/abi/layout.tsv");
 
@@ -94,24 +95,34 @@ fn exported() -> BTreeMap<(String, String), bool> {
         .collect()
 }
 
+/// `ibv_NAME` and `rdma_NAME` in the list of verbs are calls. Names with a star stand for several.
 #[test]
-fn every_listed_symbol_is_exported_with_its_version() {
+fn the_list_of_verbs_names_calls() {
+    let text = include_str!("../SUPPORT.md");
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for code in text.split('`').skip(1).step_by(2) {
+        let name = code.trim_end_matches("()");
+        let has_start = ["ibv_", "rdma_"].iter().any(|start| name.starts_with(start));
+        // That one is a structure.
+        let is_call = has_start && name.chars().all(is_of_name) && name != "ibv_qp_init_attr";
+        assert!(!is_call || Call::of(name).is_some(), "SUPPORT.md: there is no call {name}");
+    }
+}
+
+#[test]
+fn every_symbol_of_the_table_is_exported_with_its_version() {
     if !kit::exists("nm") {
         return kit::skip("no nm: apt-get install binutils");
     }
     let exported = exported();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("symbols");
     let mut missing = Vec::new();
-    for list in fs::read_dir(folder).unwrap() {
-        let list = list.unwrap().path();
+    for row in Call::ALL.iter().map(|call| call.row()).filter(|row| !row.version.is_empty()) {
+        let node = if row.version == Row::PRIVATE { "IBVERBS_PRIVATE_34" } else { row.version };
         // Programs that are linked today get the newest version of a name.
-        let default = !list.ends_with("ibverbs_1_0.txt");
-        for line in fs::read_to_string(list).unwrap().lines() {
-            let mut words = line.split_whitespace();
-            let (name, node) = (words.next().unwrap().to_owned(), words.next().unwrap());
-            let node = if node == "IBVERBS_PRIVATE" { "IBVERBS_PRIVATE_34" } else { node };
-            if exported.get(&(name.clone(), node.to_owned())) != Some(&default) {
-                missing.push(format!("{name}@@{node}"));
+        let first = row.has_first_version.then_some(("IBVERBS_1.0", false));
+        for (node, is_default) in [(node, true)].into_iter().chain(first) {
+            if exported.get(&(row.symbol.to_owned(), node.to_owned())) != Some(&is_default) {
+                missing.push(format!("{}@@{node}", row.symbol));
             }
         }
     }

@@ -104,6 +104,26 @@ fn a_call_that_waits_in_several_attempts_is_one_call() {
     assert!(end.contains(r#""ibv_get_cq_event":2,"#), "{end}");
 }
 
+/// Two calls close XRC domains, and each is counted, logged and failed as itself.
+#[test]
+fn a_call_is_failed_and_counted_under_its_own_name() {
+    let Some(program) = kit::compile("call_names") else { return };
+    let report = kit::scratch("call-names").join("calls.jsonl");
+    let mut command = kit::on(kit::address(), &program);
+    let rules = "
+        fail name=open call=ibv_close_xrc_domain nth=1 errno=ENODEV
+        fail name=options call=ibv_query_ece qp=1 nth=1 errno=EOPNOTSUPP
+        fail name=clock call=ibv_query_rt_values_ex nth=1 errno=EIO";
+    command.env("PUMICE_FAULT", rules).env("PUMICE_CALL_REPORT", &report);
+    let text = kit::succeeded("call_names", &command.output().expect("timeout(1) runs"));
+    let sentence = "fault \"open\" fails ibv_close_xrc_domain with ENODEV (call 1 of this name)";
+    assert!(text.contains(sentence), "{text}");
+    assert!(text.contains("fails ibv_query_rt_values_ex with EIO"), "{text}");
+    let report = fs::read_to_string(report).expect("the report is written");
+    let end = report.lines().last().unwrap_or_default();
+    assert!(end.contains(r#""ibv_close_xrc_domain":2,"#) && !end.contains("ibv_close_xrcd"), "{end}");
+}
+
 #[test]
 fn a_capture_says_what_was_done_to_a_call() {
     let Some(program) = kit::compile("completion_faults") else { return };

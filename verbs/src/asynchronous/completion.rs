@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 
+use pumice_calls::Call;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use super::readiness::Readiness;
@@ -83,7 +84,7 @@ impl AsyncCompletionQueue {
 
     /// The first completion that is wanted.
     async fn first(&self, wanted: impl Fn(&WorkCompletion) -> bool) -> Result<WorkCompletion> {
-        called(self.queue.device(), "ibv_poll_cq", || Ok(()))?;
+        called(self.queue.device(), Call::ibv_poll_cq, || Ok(()))?;
         self.readiness.until("completion", |context| self.attempt(context, &wanted)).await?
     }
 

@@ -3,13 +3,15 @@
 use std::ops::Deref;
 use std::os::fd::AsFd as _;
 
+use pumice_calls::Call;
+
 use super::readiness::Readiness;
 use crate::device::calls::called;
 use crate::ground::error::Result;
 use crate::rdma_cm::{Connectable, Connection, ConnectionEvent, ConnectionRequest, Listener};
 
 /// What a future for events of the connection manager is to fault plans.
-const WAITS: &str = "rdma_get_cm_event";
+const WAITS: Call = Call::rdma_get_cm_event;
 
 /// A listener whose requests are awaited.
 #[derive(Debug)]

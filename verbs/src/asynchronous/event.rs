@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+use pumice_calls::Call;
+
 use super::readiness::Readiness;
 use crate::device::calls::called;
 use crate::device::{AsyncEvent, Device};
@@ -35,7 +37,7 @@ impl AsyncCompletionChannel {
     /// # Errors
     /// `Stalled`, `Os`.
     pub async fn event(&self) -> Result<CompletionEvent> {
-        called(self.channel.device(), "ibv_get_cq_event", || Ok(()))?;
+        called(self.channel.device(), Call::ibv_get_cq_event, || Ok(()))?;
         self.readiness.until("completion event", |_| self.channel.try_event()).await
     }
 }
@@ -62,7 +64,7 @@ impl AsyncEvents {
     /// # Errors
     /// `Stalled`, `Os`.
     pub async fn event(&self) -> Result<AsyncEvent> {
-        called(&self.device, "ibv_get_async_event", || Ok(()))?;
+        called(&self.device, Call::ibv_get_async_event, || Ok(()))?;
         self.readiness.until("asynchronous event", |_| self.device.try_async_event()).await
     }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_device::port::wait_readable;
 
 use super::calls::called;
@@ -19,7 +20,9 @@ impl Device {
         let descriptor = self.hca().async_events().as_fd().as_raw_fd();
         // A failing poll(2) turns this into polling, which still ends in time.
         let sleep = |left| drop(wait_readable(&[descriptor], None, Some(left)));
-        called(self, "ibv_get_async_event", || self.wait("asynchronous event", timeout, 1, attempt, sleep))
+        called(self, Call::ibv_get_async_event, || {
+            self.wait("asynchronous event", timeout, 1, attempt, sleep)
+        })
     }
 
     /// The oldest asynchronous event, if one waits. No rule of a fault plan is about it: those about

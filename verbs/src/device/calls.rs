@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_device::event::Topics;
 use pumice_device::hca::{CallEnd, Hca, HcaError};
 use pumice_transport::wire::Qpn;
@@ -30,23 +31,23 @@ impl Refusal for ListError {
     }
 }
 
-/// Which call it is.
+/// A call, by its name in C, and what it is on.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
-    name: &'static str,
+pub(crate) struct CallOn {
+    call: Call,
     /// The queue pair that it is on.
     qpn: Option<Qpn>,
 }
 
-impl Call {
-    /// A call of this name in C.
-    pub(crate) const fn named(name: &'static str) -> Call {
-        Call { name, qpn: None }
+impl CallOn {
+    /// A call that is on no queue pair.
+    pub(crate) const fn new(call: Call) -> CallOn {
+        CallOn { call, qpn: None }
     }
 
     /// The same on a queue pair.
-    pub(crate) const fn on(self, qpn: Qpn) -> Call {
-        Call { qpn: Some(qpn), ..self }
+    pub(crate) const fn on(self, qpn: Qpn) -> CallOn {
+        CallOn { qpn: Some(qpn), ..self }
     }
 }
 
@@ -58,18 +59,18 @@ impl Device {
     /// device's.
     pub(crate) fn call<T, E: Refusal>(
         &self,
-        call: Call,
+        call: CallOn,
         run: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         if !self.hca().is_own() {
             return Err(VerbsError::refused("device")(HcaError::Inherited).into());
         }
         let gate = self.hca().calls();
-        let entered = gate.enter(call.name, || self.hca().ordinal_of(call.qpn?));
+        let entered = gate.enter(call.call, || self.hca().ordinal_of(call.qpn?));
         self.take_time(entered.delay_ns);
         let outcome = match entered.refused {
             Some(_) if entered.is_lost => Err(VerbsError::DeviceLost.into()),
-            Some(errno) => Err(VerbsError::Planned { call: call.name, errno }.into()),
+            Some(errno) => Err(VerbsError::Planned { call: call.call.name(), errno }.into()),
             None => run(),
         };
         match &outcome {
@@ -94,7 +95,7 @@ impl Device {
     pub(crate) fn data_call<T, E: Refusal>(
         &self,
         hca: &Hca,
-        call: Call,
+        call: CallOn,
         run: impl FnOnce() -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         if !hca.calls().lets_pass() {
@@ -110,9 +111,9 @@ impl Device {
 
     /// A post was refused: if the send queue is full, the check looks whether it can ever be free again.
     #[cold]
-    fn look_if_full(&self, call: Call, why: &VerbsError) {
+    fn look_if_full(&self, call: CallOn, why: &VerbsError) {
         if let (Some(check), Some(qpn)) = (self.check(), call.qpn)
-            && call.name == "ibv_post_send"
+            && call.call == Call::ibv_post_send
             && why.errno() == ENOMEM
         {
             check.send_queue_is_full(qpn);
@@ -131,13 +132,13 @@ impl Device {
 
 /// Tells of a call that was refused without being counted.
 #[cold]
-fn refused(hca: &Hca, call: Call, why: &VerbsError) {
+fn refused(hca: &Hca, call: CallOn, why: &VerbsError) {
     if hca.events().listen(Topics::CALLS) {
-        hca.calls().refused(call.name, None, why.errno(), &why.to_string());
+        hca.calls().refused(call.call, None, why.errno(), &why.to_string());
     }
 }
 
 /// A call that is not of the data path.
-pub(crate) fn called<T>(device: &Device, name: &'static str, run: impl FnOnce() -> Result<T>) -> Result<T> {
-    device.call(Call::named(name), run)
+pub(crate) fn called<T>(device: &Device, call: Call, run: impl FnOnce() -> Result<T>) -> Result<T> {
+    device.call(CallOn::new(call), run)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, UdDestination};
@@ -73,7 +74,7 @@ impl ProtectionDomain {
             sl: path.service_level,
             ..AddressVector::default()
         };
-        let (handle, path) = called(self.device(), "ibv_create_ah", || {
+        let (handle, path) = called(self.device(), Call::ibv_create_ah, || {
             let made = self.device().hca().create_ah(self.handle(), &vector);
             made.map_err(VerbsError::refused("address handle"))
         })?;

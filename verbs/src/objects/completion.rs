@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{CqSetup, Hca};
 use pumice_device::objects::completion_channel::{CompletionChannel as DeviceChannel, CqEvent};
@@ -73,7 +74,7 @@ impl CompletionQueue {
             ..CqSetup::default()
         };
         let hca = Arc::clone(device.shared_hca());
-        let queue = called(device, "ibv_create_cq", || {
+        let queue = called(device, Call::ibv_create_cq, || {
             hca.create_cq(setup).map_err(VerbsError::refused("completion queue"))
         })?;
         if let Some(channel) = channel {
@@ -119,7 +120,7 @@ impl CompletionQueue {
                 remedy: "give room for at least one completion",
             });
         }
-        called(&self.0.device, "ibv_poll_cq", || {
+        called(&self.0.device, Call::ibv_poll_cq, || {
             self.0.device.spin("completion", timeout, || match self.poll(out) {
                 0 if self.is_failed() => Some(Err(overran())),
                 0 => None,
@@ -157,7 +158,7 @@ impl CompletionQueue {
     /// # Errors
     /// `Invalid`: the queue was made without a channel, or overran.
     pub fn arm(&self, notify: Notify) -> Result<()> {
-        called(&self.0.device, "ibv_req_notify_cq", || self.ask(notify))
+        called(&self.0.device, Call::ibv_req_notify_cq, || self.ask(notify))
     }
 
     pub(crate) fn ask(&self, notify: Notify) -> Result<()> {
@@ -181,7 +182,7 @@ impl CompletionQueue {
     /// # Errors
     /// `Refused`: out of range, or less than it holds.
     pub fn resize(&self, depth: u32) -> Result<()> {
-        called(&self.0.device, "ibv_resize_cq", || {
+        called(&self.0.device, Call::ibv_resize_cq, || {
             let resized = self.0.hca.resize_cq(self.0.queue.handle(), depth);
             if let (Some(check), Ok(())) = (self.0.device.check(), &resized) {
                 check.cq_resized(self.0.queue.handle().index, self.0.queue.depth());
@@ -282,7 +283,7 @@ pub struct CompletionEvent {
 
 impl CompletionChannel {
     fn new(device: &Device) -> Result<CompletionChannel> {
-        let channel = called(device, "ibv_create_comp_channel", || {
+        let channel = called(device, Call::ibv_create_comp_channel, || {
             DeviceChannel::new().map_err(|error| VerbsError::refused("completion channel")(error.into()))
         })?;
         let (channel, queues) = (Arc::new(channel), Mutex::default());
@@ -303,7 +304,7 @@ impl CompletionChannel {
     /// # Errors
     /// `TimedOut`.
     pub fn wait(&self, timeout: Duration) -> Result<CompletionEvent> {
-        called(&self.0.device, "ibv_get_cq_event", || self.next(timeout))
+        called(&self.0.device, Call::ibv_get_cq_event, || self.next(timeout))
     }
 
     fn next(&self, timeout: Duration) -> Result<CompletionEvent> {

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::XrcdFile;
 
@@ -51,7 +52,7 @@ impl Device {
 
 impl ProtectionDomain {
     fn new(device: &Device) -> Result<ProtectionDomain> {
-        let handle = called(device, "ibv_alloc_pd", || {
+        let handle = called(device, Call::ibv_alloc_pd, || {
             device.hca().alloc_pd().map_err(VerbsError::refused("protection domain"))
         })?;
         Ok(ProtectionDomain(Arc::new(Inner { device: device.clone(), handle })))
@@ -101,7 +102,7 @@ pub enum XrcDomainOpening {
 impl XrcDomain {
     fn of_file(device: &Device, fd: BorrowedFd<'_>, opening: XrcDomainOpening) -> Result<XrcDomain> {
         let (create, exclusive) = (opening != XrcDomainOpening::Existing, opening == XrcDomainOpening::New);
-        let handle = called(device, "ibv_open_xrcd", || {
+        let handle = called(device, Call::ibv_open_xrcd, || {
             let opened = device.hca().open_xrcd_of_file(&XrcdFile { fd, create, exclusive });
             opened.map_err(VerbsError::refused("XRC domain"))
         })?;
@@ -109,7 +110,7 @@ impl XrcDomain {
     }
 
     fn new(device: &Device) -> Result<XrcDomain> {
-        let handle = called(device, "ibv_open_xrcd", || {
+        let handle = called(device, Call::ibv_open_xrcd, || {
             device.hca().open_xrcd().map_err(VerbsError::refused("XRC domain"))
         })?;
         Ok(XrcDomain(Arc::new(XrcInner { device: device.clone(), handle })))

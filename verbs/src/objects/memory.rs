@@ -6,6 +6,7 @@ use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 use pumice_device::memory::RegionChange;
 use pumice_transport::types::Access;
@@ -93,7 +94,7 @@ impl MemoryRegion {
     ) -> Result<MemoryRegion> {
         let (address, length) = (buffer.address(), buffer.len() as u64);
         let (device, pd) = (domain.device(), domain.handle());
-        let keys = called(device, "ibv_reg_mr", || {
+        let keys = called(device, Call::ibv_reg_mr, || {
             // SAFETY: the caller's promise.
             let keys = unsafe { device.hca().reg_mr(pd, address, length, address, access) };
             keys.map_err(VerbsError::refused("memory region"))
@@ -261,7 +262,7 @@ impl MemoryRegion {
         let access = access.difference(Access::ZERO_BASED) | (registration.access & Access::ZERO_BASED);
         let change = RegionChange { access: Some(access), ..RegionChange::default() };
         let device = registration.domain.device();
-        called(device, "ibv_rereg_mr", || {
+        called(device, Call::ibv_rereg_mr, || {
             // SAFETY: the same range, which is writable if this asks for it.
             let changed = unsafe { device.hca().rereg_mr(self.0.handle, None, change) };
             changed.map_err(VerbsError::refused("memory region"))
@@ -282,7 +283,7 @@ impl MemoryRegion {
         }
         let pd = domain.handle();
         let change = RegionChange { pd: Some(pd.index), ..RegionChange::default() };
-        called(device, "ibv_rereg_mr", || {
+        called(device, Call::ibv_rereg_mr, || {
             // SAFETY: the same range with the same rights.
             let changed = unsafe { device.hca().rereg_mr(self.0.handle, Some(pd), change) };
             changed.map_err(VerbsError::refused("memory region"))

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, SrqSetup};
 use pumice_device::objects::srq::{SrqAttributes, SrqChange};
 use pumice_transport::types::RecvRequest;
 
 use crate::device::Device;
-use crate::device::calls::{Call, called};
+use crate::device::calls::{CallOn, called};
 use crate::ground::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
 
-const POST: Call = Call::named("ibv_post_srq_recv");
+const POST: CallOn = CallOn::new(Call::ibv_post_srq_recv);
 
 /// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue
 /// pair that uses it.
@@ -76,7 +77,7 @@ impl SharedReceiveQueue {
             cookie: 0,
             xrc: xrc.as_ref().map(|(xrcd, cq)| (xrcd.handle(), cq.handle())),
         };
-        let call = if xrc.is_some() { "ibv_create_srq_ex" } else { "ibv_create_srq" };
+        let call = if xrc.is_some() { Call::ibv_create_srq_ex } else { Call::ibv_create_srq };
         let handle = called(domain.device(), call, || hca.create_srq(&setup).map_err(refused))?;
         Ok(SharedReceiveQueue(Arc::new(Inner { hca, handle, domain: domain.clone(), _xrc: xrc })))
     }
@@ -126,7 +127,7 @@ impl SharedReceiveQueue {
 
     fn change(&self, change: SrqChange) -> Result<()> {
         let hca = &self.0.hca;
-        called(self.device(), "ibv_modify_srq", || hca.modify_srq(self.0.handle, change).map_err(refused))
+        called(self.device(), Call::ibv_modify_srq, || hca.modify_srq(self.0.handle, change).map_err(refused))
     }
 
     /// Sizes and armed limit.
@@ -134,7 +135,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// `Refused`: destroyed through [`Device::hca`].
     pub fn query(&self) -> Result<SrqAttributes> {
-        called(self.device(), "ibv_query_srq", || self.0.hca.query_srq(self.0.handle).map_err(refused))
+        called(self.device(), Call::ibv_query_srq, || self.0.hca.query_srq(self.0.handle).map_err(refused))
     }
 
     /// Its number, as XRC initiators name it ([`crate::SendRequest::remote_srq`]).
@@ -142,7 +143,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// `Refused`: not of an XRC domain.
     pub fn number(&self) -> Result<u32> {
-        called(self.device(), "ibv_get_srq_num", || self.0.hca.srq_number(self.0.handle).map_err(refused))
+        called(self.device(), Call::ibv_get_srq_num, || self.0.hca.srq_number(self.0.handle).map_err(refused))
     }
 
     /// The device it is of.

@@ -1,5 +1,6 @@
 //! XRC targets that another process, or another part of the program, made.
 
+use pumice_calls::Call;
 use pumice_device::hca::TargetRegistration;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
@@ -22,7 +23,7 @@ impl XrcDomain {
     /// # Errors
     /// `Refused`: there is no such target in this domain.
     pub fn open_target(&self, qpn: Qpn, cookie: u64) -> Result<OpenedTarget> {
-        let registration = called(self.device(), "ibv_open_qp", || {
+        let registration = called(self.device(), Call::ibv_open_qp, || {
             let opened = self.device().hca().open_target(self.handle(), qpn, cookie);
             opened.map_err(VerbsError::refused("XRC target"))
         })?;
@@ -34,7 +35,7 @@ impl XrcDomain {
     /// # Errors
     /// `Refused`: there is no such target in this domain.
     pub fn query_target(&self, qpn: Qpn) -> Result<QpAttributes> {
-        called(self.device(), "ibv_query_xrc_rcv_qp", || {
+        called(self.device(), Call::ibv_query_xrc_rcv_qp, || {
             self.device().hca().query_target(self.handle(), qpn).map_err(VerbsError::refused("XRC target"))
         })
     }
@@ -45,7 +46,7 @@ impl XrcDomain {
     /// `Refused`: there is no such target in this domain, or which attribute is missing, not allowed or
     /// wrong.
     pub fn modify_target(&self, qpn: Qpn, attributes: &QpAttributes, mask: AttributeMask) -> Result<()> {
-        called(self.device(), "ibv_modify_xrc_rcv_qp", || {
+        called(self.device(), Call::ibv_modify_xrc_rcv_qp, || {
             let changed = self.device().hca().modify_target(self.handle(), qpn, attributes, mask);
             changed.map_err(VerbsError::refused("XRC target"))
         })

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
+use pumice_calls::Call;
 use pumice_device::check::QpMade;
 use pumice_device::hca::QpInit;
 use pumice_transport::types::{Access, QpCapacity};
@@ -166,7 +167,7 @@ impl<T: Transport> QueuePairBuilder<T> {
     /// pairs as it can. `Invalid`: the GID index has no address.
     pub fn build(self) -> Result<QueuePair<T>> {
         let device = self.device.clone();
-        called(&device, "ibv_create_qp", || self.make())
+        called(&device, Call::ibv_create_qp, || self.make())
     }
 
     fn make(self) -> Result<QueuePair<T>> {

@@ -1,10 +1,11 @@
 //! Queue pairs that send and receive datagrams.
 
+use pumice_calls::Call;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Gid, QpState};
 
 use super::{MODIFY, QueuePair};
-use crate::device::calls::Call;
+use crate::device::calls::CallOn;
 use crate::ground::error::{Result, VerbsError};
 use crate::objects::address::UdEndpoint;
 use crate::transport::Ud;
@@ -47,7 +48,7 @@ impl QueuePair<Ud> {
     /// `Refused`: not a multicast address, too many members, or the network refuses.
     pub fn attach_multicast(&self, group: Gid) -> Result<()> {
         let inner = self.inner();
-        self.call(Call::named("ibv_attach_mcast"), || {
+        self.call(CallOn::new(Call::ibv_attach_mcast), || {
             inner.hca.attach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))
         })?;
         inner.groups().push(group);
@@ -60,7 +61,7 @@ impl QueuePair<Ud> {
     /// `Refused`: not attached.
     pub fn detach_multicast(&self, group: Gid) -> Result<()> {
         let inner = self.inner();
-        self.call(Call::named("ibv_detach_mcast"), || {
+        self.call(CallOn::new(Call::ibv_detach_mcast), || {
             inner.hca.detach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))
         })?;
         let mut groups = inner.groups();

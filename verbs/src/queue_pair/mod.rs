@@ -10,13 +10,14 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_calls::Call;
 use pumice_device::hca::Hca;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Access, Gid, Mtu, QpCapacity, QpState, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use crate::device::Device;
-use crate::device::calls::Call;
+use crate::device::calls::CallOn;
 use crate::ground::error::{ListError, Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
@@ -27,10 +28,10 @@ pub use builder::QueuePairBuilder;
 pub use connect::Endpoint;
 use request::{SendList, SendRequest};
 
-const QUERY: Call = Call::named("ibv_query_qp");
-pub(crate) const MODIFY: Call = Call::named("ibv_modify_qp");
-const POST_SEND: Call = Call::named("ibv_post_send");
-const POST_RECV: Call = Call::named("ibv_post_recv");
+const QUERY: CallOn = CallOn::new(Call::ibv_query_qp);
+pub(crate) const MODIFY: CallOn = CallOn::new(Call::ibv_modify_qp);
+const POST_SEND: CallOn = CallOn::new(Call::ibv_post_send);
+const POST_RECV: CallOn = CallOn::new(Call::ibv_post_recv);
 
 /// A queue pair of transport `T`. Cheap to clone; destroyed with its last clone. Made by
 /// `QueuePair::builder`, ready for receives to be posted.
@@ -131,7 +132,7 @@ impl<T: Transport> QueuePair<T> {
     }
 
     /// A call on this queue pair, past the gate.
-    pub(crate) fn call<R>(&self, call: Call, run: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn call<R>(&self, call: CallOn, run: impl FnOnce() -> Result<R>) -> Result<R> {
         self.0.device.call(call.on(self.0.qpn), run)
     }
 

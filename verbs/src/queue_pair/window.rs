@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 use pumice_device::memory::WindowType;
 use pumice_transport::types::{Access, WindowBind};
@@ -36,7 +37,7 @@ impl ProtectionDomain {
     /// # Errors
     /// `Refused`: the table is full.
     pub fn memory_window(&self, window: WindowType) -> Result<MemoryWindow> {
-        let keys = called(self.device(), "ibv_alloc_mw", || {
+        let keys = called(self.device(), Call::ibv_alloc_mw, || {
             let keys = self.device().hca().alloc_mw(self.handle(), window);
             keys.map_err(VerbsError::refused("memory window"))
         })?;

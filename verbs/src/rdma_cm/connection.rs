@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_device::gsi::CmChannel;
 use pumice_device::port::wait_readable;
 use pumice_transport::cm::{AcceptParams, CmPath, ConnectParams, Event, MadRoute, QpParameters, ack_timeout};
@@ -57,7 +58,7 @@ impl<T: Connectable> Connection<T> {
         private_data: &P,
     ) -> Result<Connection<T>> {
         const { assert!(P::LEN <= room::REQUEST_BYTES, "a request has room for 56 bytes of private data") };
-        called(qp.device(), "rdma_connect", || Connection::ask(qp, peer, params, &written(private_data)))
+        called(qp.device(), Call::rdma_connect, || Connection::ask(qp, peer, params, &written(private_data)))
     }
 
     fn ask(
@@ -262,7 +263,7 @@ impl<T: Connectable> Connection<T> {
         if self.progress().over {
             return Ok(());
         }
-        called(self.qp.device(), "rdma_disconnect", || {
+        called(self.qp.device(), Call::rdma_disconnect, || {
             self.qp.give_up()?;
             self.qp.device().hca().cm_disconnect(self.id, &[]).map_err(VerbsError::connection)
         })
@@ -406,7 +407,7 @@ pub(super) fn wait<R>(
     let descriptor = channel.as_fd().as_raw_fd();
     // A failing poll(2) turns this into polling, which still ends in time.
     let sleep = |left| drop(wait_readable(&[descriptor], None, Some(left)));
-    called(device, "rdma_get_cm_event", || device.wait(awaited, timeout, 1, attempt, sleep))
+    called(device, Call::rdma_get_cm_event, || device.wait(awaited, timeout, 1, attempt, sleep))
 }
 
 impl<T: Connectable> AsFd for Connection<T> {

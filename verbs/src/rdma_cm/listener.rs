@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_device::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
 use pumice_transport::cm::{BacklogOverflow, Event, MadRoute, Place, RejectParams, Served};
 use pumice_transport::mad::{CommId, IP_HEADER_BYTES, IpHeader, PortSpace, Req, ServiceId};
@@ -51,7 +52,7 @@ impl Listener {
     /// # Errors
     /// `Invalid`: the address is none of the device's. As [`Device::listen`].
     pub fn bind(device: &Device, address: SocketAddr, backlog: usize) -> Result<Listener> {
-        called(device, "rdma_listen", || Listener::listen(device, address, backlog))
+        called(device, Call::rdma_listen, || Listener::listen(device, address, backlog))
     }
 
     fn listen(device: &Device, address: SocketAddr, backlog: usize) -> Result<Listener> {
@@ -233,7 +234,7 @@ impl ConnectionRequest {
         let peer = self.peer();
         let device = self.device.clone();
         // One that is refused by a rule keeps its id, and is rejected when it is dropped.
-        called(&device, "rdma_accept", || {
+        called(&device, Call::rdma_accept, || {
             let (Some(id), Ok(channel)) = (self.id.take(), &self.channel) else {
                 return Err(VerbsError::Disconnected { peer });
             };
@@ -250,7 +251,7 @@ impl ConnectionRequest {
         const { assert!(P::LEN <= room::REJECTION_BYTES, "a rejection has room for 148 bytes") };
         let Some(id) = self.id else { return Ok(()) };
         let said = written(private_data);
-        called(&self.device, "rdma_reject", || {
+        called(&self.device, Call::rdma_reject, || {
             let rejected = self.device.hca().cm_reject(id, &RejectParams::consumer(&said));
             rejected.map_err(VerbsError::connection)
         })

@@ -1,14 +1,14 @@
 //! Rules about calls at work: asked about each call, they say what happens to it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use fnv::FnvBuildHasher;
+use pumice_calls::Call;
 
 use super::errno::errno_text;
 use super::fate::{CallFate, CallKey, TIME};
 use super::rule::{CallFault, CallRule};
-use super::table::CallInfo;
 use crate::faults::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
 use crate::faults::plan::{FaultPlan, Rule, What};
 use crate::faults::trigger::Occurrence;
@@ -52,11 +52,13 @@ impl CallFired<'_> {
 enum Aim {
     Calls {
         rule: CallRule,
+        /// Those of its name that can fail.
+        calls: HashSet<Call, FnvBuildHasher>,
         /// What it has counted; if it is about queue pairs, for each of them.
         counts: BTreeMap<Option<u32>, Tries>,
     },
-    /// Calls by name and ordinal, with their queue pair if the rule was about queue pairs.
-    Recorded(HashMap<(String, u64), (Option<u32>, CallFate), FnvBuildHasher>),
+    /// Calls and their ordinals, with their queue pair if the rule was about queue pairs.
+    Recorded(HashMap<(Call, u64), (Option<u32>, CallFate), FnvBuildHasher>),
 }
 
 /// The rules of a plan about calls at work.
@@ -131,8 +133,9 @@ impl CallFaults {
     /// that gives an errno wins; delays add up.
     pub fn decide(&mut self, key: &CallKey<'_>, witness: &mut dyn FnMut(&CallFired<'_>)) -> CallFate {
         let mut fate = CallFate::default();
+        let Some(call) = Call::of(key.call) else { return fate };
         for armed in self.rules.awake_mut() {
-            let Some(more) = ask(armed, key, self.seed, &self.tag) else { continue };
+            let Some(more) = ask(armed, call, key, self.seed, &self.tag) else { continue };
             armed.apply();
             fate.errno = fate.errno.or(more.errno);
             fate.delay_ns = fate.delay_ns.saturating_add(more.delay_ns);
@@ -145,8 +148,12 @@ impl CallFaults {
     /// A call to which nothing happened turns out not to count: it found nothing, and how often a program
     /// looks depends on time.
     pub fn take_back(&mut self, key: &CallKey<'_>) {
+        let Some(call) = Call::of(key.call) else { return };
         for armed in self.rules.awake_mut() {
-            let Aim::Calls { rule, counts } = &mut armed.aim else { continue };
+            let Aim::Calls { rule, calls, counts } = &mut armed.aim else { continue };
+            if !calls.contains(&call) {
+                continue;
+            }
             let count = place_of(rule, key).and_then(|place| counts.get_mut(&place));
             if let Some(count) = count.filter(|count| count.matched > 0) {
                 count.matched -= 1;
@@ -164,14 +171,15 @@ impl CallFaults {
 impl Aim {
     fn new(rule: &Rule, tag: &str) -> Option<Aim> {
         match &rule.what {
-            What::Call(call) => call
-                .selector
-                .is_of(tag)
-                .then(|| Aim::Calls { rule: (**call).clone(), counts: BTreeMap::new() }),
+            What::Call(call) => call.selector.is_of(tag).then(|| {
+                let (rule, calls) = ((**call).clone(), call.selector.calls());
+                Aim::Calls { rule, calls, counts: BTreeMap::new() }
+            }),
             What::Recorded(recording) => {
                 // What happens to the device is for the device.
                 let own = recording.calls.iter().filter(|one| one.tag == tag && one.fate.incident.is_none());
-                let own = own.map(|call| ((call.call.clone(), call.nth), (call.qp, call.fate)));
+                // A call that is none is never made.
+                let own = own.filter_map(|one| Some(((Call::of(&one.call)?, one.nth), (one.qp, one.fate))));
                 let own: HashMap<_, _, _> = own.collect();
                 (!own.is_empty()).then_some(Aim::Recorded(own))
             }
@@ -191,14 +199,15 @@ impl About for Aim {
 }
 
 /// Whether a rule applies to a call, and how.
-fn ask(armed: &mut Armed<Aim>, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
+fn ask(armed: &mut Armed<Aim>, call: Call, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
     let has_begun = armed.has_begun();
     let (place, mut count) = match &armed.aim {
         Aim::Recorded(calls) => {
-            return calls.get(&(key.call.to_owned(), key.ordinal)).map(|(_, fate)| *fate);
+            return calls.get(&(call, key.ordinal)).map(|(_, fate)| *fate);
         }
-        Aim::Calls { rule, counts } => {
-            let place = place_of(rule, key).filter(|_| has_begun)?;
+        Aim::Calls { rule, calls, counts } => {
+            let is_about = has_begun && calls.contains(&call);
+            let place = place_of(rule, key).filter(|_| is_about)?;
             let count = counts.get(&place).copied();
             if count.is_none() && counts.len() >= MAX_QUEUE_PAIRS {
                 return None;
@@ -207,21 +216,18 @@ fn ask(armed: &mut Armed<Aim>, key: &CallKey<'_>, seed: u64, tag: &str) -> Optio
         }
     };
     let applies = armed.tries(&mut count, || key.draw(seed, &armed.name, tag));
-    let Aim::Calls { rule, counts } = &mut armed.aim else { return None };
+    let Aim::Calls { rule, counts, .. } = &mut armed.aim else { return None };
     counts.insert(place, count);
     applies.then(|| match rule.fault {
         CallFault::Delay { ns } => CallFate { delay_ns: ns, ..CallFate::default() },
-        CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(key.call), ..CallFate::default() },
+        CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(call), ..CallFate::default() },
     })
 }
 
-/// Where a rule counts a call; `None` if it is not about it.
+/// Where a rule counts a call of its name; `None` if it is not about its queue pair.
 fn place_of(rule: &CallRule, key: &CallKey<'_>) -> Option<Option<u32>> {
     let selector = &rule.selector;
-    // A call that cannot fail is none of theirs.
-    let is_about =
-        selector.is_about(key.call) && selector.has_queue_pair(key.qp) && CallInfo::of(key.call).is_some();
-    is_about.then(|| key.qp.filter(|_| selector.qp.is_some()))
+    selector.has_queue_pair(key.qp).then(|| key.qp.filter(|_| selector.qp.is_some()))
 }
 
 #[cfg(test)]

@@ -95,6 +95,17 @@ pub fn errno_from(text: &str) -> Result<i32, String> {
 mod tests {
     use super::*;
 
+    /// The table of calls has no C library to ask.
+    #[test]
+    fn the_table_of_calls_has_the_numbers_of_the_c_library() {
+        for (name, number) in pumice_calls::ERRNOS {
+            assert_eq!(errno_from(name), Ok(*number), "{name}");
+        }
+        for info in pumice_calls::CALLS {
+            assert!(info.errnos().iter().all(|errno| errno_name(*errno).is_some()), "{}", info.name);
+        }
+    }
+
     #[test]
     fn names_and_numbers_are_inverses() {
         for (name, number) in NAMES {

@@ -8,12 +8,11 @@ mod decide;
 mod errno;
 mod fate;
 mod rule;
-mod table;
 
 pub use decide::{CallFaults, CallFired, CallRules};
 pub use errno::{errno_from, errno_name, errno_text};
 pub(super) use fate::TIME;
 pub use fate::{CallFate, CallKey};
+pub use pumice_calls::{CALLS, CallInfo, Errnos};
 pub(super) use rule::matches as matches_tag;
 pub use rule::{CallFault, CallRule, CallSelector};
-pub use table::{CALLS, CallInfo, Errnos};

@@ -1,7 +1,11 @@
 //! Rules about calls.
 
+use std::collections::HashSet;
+
+use fnv::FnvBuildHasher;
+use pumice_calls::{CALLS, Call, CallInfo};
+
 use super::errno::errno_text;
-use super::table::{CALLS, CallInfo};
 use crate::faults::select::Span;
 
 /// Which calls a rule is about.
@@ -52,6 +56,11 @@ impl CallSelector {
         matches(&self.call, call)
     }
 
+    /// The calls that it is about, among those that can fail.
+    pub(super) fn calls(&self) -> HashSet<Call, FnvBuildHasher> {
+        CALLS.iter().filter(|info| self.is_about(info.name)).filter_map(CallInfo::call).collect()
+    }
+
     /// Whether it is about calls on this queue pair.
     pub(super) fn has_queue_pair(&self, qp: Option<u32>) -> bool {
         self.qp.is_none_or(|span| qp.is_some_and(|qp| span.has(qp.into())))
@@ -75,7 +84,7 @@ impl CallSelector {
                 let Span { first, last } = span;
                 Err(format!("qp = {first}..{last} has no number: write the smaller number first"))
             }
-            Some(_) if !met.iter().any(|info| has_queue_pair(info.name)) => {
+            Some(_) if !met.iter().any(|info| info.call().is_some_and(Call::is_on_queue_pair)) => {
                 Err(format!("{} is not a call on a queue pair: leave out qp", self.call))
             }
             _ => Ok(()),
@@ -118,34 +127,17 @@ impl CallFault {
         Ok(())
     }
 
-    /// What a call of this name fails with; `None` if it does not fail.
-    pub(super) fn errno_of(self, call: &str) -> Option<i32> {
+    /// What a call fails with; `None` if it does not fail.
+    pub(super) fn errno_of(self, call: Call) -> Option<i32> {
         match self {
             CallFault::Fail { errno: Some(errno), .. } => Some(errno),
             CallFault::Fail { errno: None, .. } => {
-                Some(CallInfo::of(call).and_then(|info| info.errnos().first().copied()).unwrap_or(libc::EIO))
+                let usual = call.errnos().and_then(|errnos| errnos.all().first().copied());
+                Some(usual.unwrap_or(libc::EIO))
             }
             CallFault::Delay { .. } => None,
         }
     }
-}
-
-/// Whether a call is on a queue pair, of which the rules know the ordinal.
-fn has_queue_pair(call: &str) -> bool {
-    const ON_QUEUE_PAIRS: [&str; 11] = [
-        "ibv_attach_mcast",
-        "ibv_bind_mw",
-        "ibv_destroy_qp",
-        "ibv_detach_mcast",
-        "ibv_modify_qp",
-        "ibv_post_recv",
-        "ibv_post_send",
-        "ibv_query_ece",
-        "ibv_query_qp",
-        "ibv_set_ece",
-        "ibv_wr_complete",
-    ];
-    ON_QUEUE_PAIRS.contains(&call)
 }
 
 /// Whether a text is like a pattern, in which `*` stands for any characters.
@@ -216,7 +208,7 @@ mod tests {
     #[test]
     fn the_usual_errno_is_that_of_the_call() {
         let usual = CallFault::Fail { errno: None, force: false };
-        assert_eq!(usual.errno_of("ibv_destroy_cq"), Some(libc::EBUSY));
-        assert_eq!(usual.errno_of("ibv_reg_mr"), Some(libc::ENOMEM));
+        assert_eq!(usual.errno_of(Call::ibv_destroy_cq), Some(libc::EBUSY));
+        assert_eq!(usual.errno_of(Call::ibv_reg_mr), Some(libc::ENOMEM));
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 
+use pumice_calls::Call;
 use pumice_transport::types::{AddressVector, Gid, WcFlags};
 
 use crate::ground::abi::{
@@ -66,11 +67,11 @@ fn create(pd: *mut ibv_pd, vector: &AddressVector) -> Result<*mut ibv_ah, Errno>
 }
 
 pub(crate) extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: In<'_, ibv_ah_attr>) -> *mut ibv_ah {
-    pointer_about(About::on(pd), || create(pd, &vector_from(attr.get()?)))
+    pointer_about(Call::ibv_create_ah, About::on(pd), || create(pd, &vector_from(attr.get()?)))
 }
 
 pub(crate) extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
-    status_of(About::of(ah), || {
+    status_of(Call::ibv_destroy_ah, About::of(ah), || {
         let held = live::<Ah>(ah)?;
         let context = Context::of(held.context_pointer())?;
         context.hca().destroy_ah(held.handle())?;
@@ -139,7 +140,7 @@ pub(crate) extern "C" fn ibv_init_ah_from_wc(
     grh: In<'_, ibv_grh>,
     ah_attr: Out<'_, ibv_ah_attr>,
 ) -> c_int {
-    status_of(About::on(context), || {
+    status_of(Call::ibv_init_ah_from_wc, About::on(context), || {
         let ah_attr = ah_attr.place()?;
         let context = Context::of(context)?;
         ah_attr.set(vector_to(&sender(&context, port_num, wc, grh)?));
@@ -153,7 +154,7 @@ pub(crate) extern "C" fn ibv_create_ah_from_wc(
     grh: In<'_, ibv_grh>,
     port_num: u8,
 ) -> *mut ibv_ah {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_create_ah_from_wc, About::on(pd), || {
         let context = live::<Pd>(pd)?.context()?;
         create(pd, &sender(&context, port_num, wc, grh)?)
     })

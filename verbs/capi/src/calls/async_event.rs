@@ -2,6 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use pumice_calls::Call;
+
 use crate::ground::abi::{ibv_async_event, ibv_context};
 use crate::ground::arguments::{In, Out};
 use crate::ground::check;
@@ -26,7 +28,9 @@ pub(crate) extern "C-unwind" fn ibv_get_async_event(
         return -1;
     }
     loop {
-        let fd = number_of(About::on(context), || Ok(Context::of(context)?.async_events().fd()));
+        let fd = number_of(Call::ibv_get_async_event, About::on(context), || {
+            Ok(Context::of(context)?.async_events().fd())
+        });
         if fd < 0 {
             return -1;
         }

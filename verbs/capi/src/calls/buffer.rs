@@ -6,6 +6,7 @@ use std::mem::offset_of;
 use std::ptr;
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_transport::types::Access;
 
 use super::memory::{FileRange, own_iova, register, register_file};
@@ -26,7 +27,7 @@ pub(crate) extern "C" fn ibv_alloc_buf(
     size: usize,
     buf: Out<'_, *mut ibv_buf>,
 ) -> *mut c_void {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_alloc_buf, About::on(pd), || {
         live::<Pd>(pd)?;
         let buf = buf.place()?;
         let buffer = Buffer::new(pd, size)?;
@@ -46,7 +47,7 @@ pub(crate) extern "C" fn ibv_free_buf(buf: *mut ibv_buf) {
 
 /// -1 and ENODATA: plain memory has no DMA-buf.
 pub(crate) extern "C" fn ibv_export_buf_dmabuf_fd(buf: *mut ibv_buf) -> c_int {
-    number(|| {
+    number(Call::ibv_export_buf_dmabuf_fd, || {
         live::<Buffer>(buf)?;
         Err(Errno(libc::ENODATA).because(|| "the buffer is plain memory, and has no DMA-buf".to_owned()))
     })
@@ -169,7 +170,7 @@ fn dma_handle_for(pd: *mut ibv_pd, dmah: *mut ibv_dmah, access: c_uint) -> Resul
 }
 
 pub(crate) extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: In<'_, ibv_mr_init_attr>) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_reg_mr_ex, About::on(pd), || {
         let wanted = Wanted::of(pd, attr)?;
         let region = wanted.register(pd)?;
         if let Some(dma_handle) = &wanted.dma_handle {
@@ -186,7 +187,7 @@ pub(crate) extern "C" fn ibv_reg_buf_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_reg_buf_mr, About::on(pd), || {
         live::<Buffer>(buf)?.check_registration(pd, addr.as_ptr(), length)?;
         let access = access as c_uint;
         register(pd, addr, length, own_iova(addr, access), access)

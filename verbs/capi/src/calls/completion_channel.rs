@@ -4,6 +4,8 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::ground::arguments::{Out, Trusted};
 use crate::ground::cancellation::{RESTART, begun, blocking};
@@ -17,7 +19,7 @@ use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
 
 pub(crate) extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_create_comp_channel, About::on(context), || {
         Context::of(context)?;
         let channel = Channel::new(context)?;
         let descriptor = channel.channel().as_fd().as_raw_fd();
@@ -28,7 +30,7 @@ pub(crate) extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *
 }
 
 pub(crate) extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
-    status_of(About::of(channel), || {
+    status_of(Call::ibv_destroy_comp_channel, About::of(channel), || {
         live::<Channel>(channel)?.channel().check_unused()?;
         take_back::<Channel>(channel);
         check::tell(|checker| checker.channel_destroyed(channel.addr() as u64));
@@ -47,7 +49,7 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
     cq_context: Out<'_, *mut c_void>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(About::on(channel.as_ptr()), || {
+        attempt(Call::ibv_get_cq_event, About::on(channel.as_ptr()), || {
             let (cq, cq_context) = (cq.place()?, cq_context.place()?);
             let event = channel.held::<Channel>()?.next().inspect_err(|errno| {
                 if *errno == RESTART && check::is_on() {

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use pumice_calls::Call;
 use pumice_transport::types::{WcFlags, WcStatus, WorkCompletion};
 
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
@@ -22,7 +23,7 @@ pub(crate) extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_create_cq, About::on(context), || {
         let cqe = u32::try_from(cqe).map_err(|_| INVALID)?;
         let comp_vector = u32::try_from(comp_vector).map_err(|_| INVALID)?;
         let wanted = Wanted {
@@ -41,7 +42,7 @@ pub(crate) extern "C" fn ibv_create_cq(
 }
 
 pub(crate) extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
-    status_of(About::on(cq), || {
+    status_of(Call::ibv_resize_cq, About::on(cq), || {
         let held = live::<Cq>(cq)?;
         held.hca().resize_cq(held.queue().handle(), u32::try_from(cqe).map_err(|_| INVALID)?)?;
         //= man:ibv_resize_cq
@@ -55,16 +56,19 @@ pub(crate) extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
 
 /// Blocks until all events of the queue are acknowledged.
 pub(crate) extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
-    status_of(About::of(cq), || {
+    status_of(Call::ibv_destroy_cq, About::of(cq), || {
         let held = live::<Cq>(cq)?;
         let context = held.context()?;
         let (queue, events) = (held.queue(), held.events());
-        check::waits_for_acknowledgements(cq.addr(), "completion events", "ibv_ack_cq_events", || {
+        check::waits_for_acknowledgements(cq.addr(), "completion events", Call::ibv_ack_cq_events, || {
             queue.unacked_events()
         });
-        check::waits_for_acknowledgements(cq.addr(), "asynchronous events", "ibv_ack_async_event", || {
-            events.unacknowledged()
-        });
+        check::waits_for_acknowledgements(
+            cq.addr(),
+            "asynchronous events",
+            Call::ibv_ack_async_event,
+            || events.unacknowledged(),
+        );
         context.hca().destroy_cq(queue.handle())?;
         check::tell_of(cq.addr(), |checker| checker.cq_destroyed(queue.handle().index));
         context.disown(Owned::CompletionQueue(held.queue().handle().pack()));
@@ -82,7 +86,7 @@ const OVERRAN: Errno = Errno(libc::EIO);
 
 /// Asks for one event. EIO: the queue overran, and no completion will ever come.
 pub(crate) extern "C" fn req_notify_cq(cq: Trusted<'_, ibv_cq>, solicited_only: c_int) -> c_int {
-    data_path::status(About::of(cq.as_ptr()), || {
+    data_path::status(Call::ibv_req_notify_cq, About::of(cq.as_ptr()), || {
         let cq = cq.held::<Cq>()?;
         cq.check_handle()?;
         //= man:ibv_poll_cq
@@ -106,7 +110,7 @@ pub(crate) extern "C" fn poll_cq(
     num_entries: c_int,
     wc: OutArray<'_, ibv_wc>,
 ) -> c_int {
-    data_path::polled(About::of(cq.as_ptr()), || {
+    data_path::polled(Call::ibv_poll_cq, About::of(cq.as_ptr()), || {
         let cq = cq.held::<Cq>()?;
         if cq.context_pointer().is_null() {
             return Err(INVALID);

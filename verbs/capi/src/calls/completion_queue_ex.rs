@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
+use pumice_calls::Call;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
 use super::completion_queue::imm_or_key;
@@ -42,9 +43,9 @@ pub(crate) extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attributes: In<'_, ibv_cq_init_attr_ex>,
 ) -> *mut ibv_cq_ex {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_create_cq_ex, About::on(context), || {
         let attributes = attributes.get()?;
-        check_mask("ibv_create_cq_ex", attributes.comp_mask, MASK_FLAGS | MASK_PD)?;
+        check_mask(Call::ibv_create_cq_ex, attributes.comp_mask, MASK_FLAGS | MASK_PD)?;
         let wc_flags = attributes.wc_flags;
         if wc_flags & !KNOWN_WC_FLAGS != 0 {
             return Err(NOT_SUPPORTED.because(|| {
@@ -124,7 +125,7 @@ fn take(cq: &Cq) -> c_int {
 
 /// Begins to poll: other threads wait until `end_poll`, unless there was nothing.
 extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq_attr>) -> c_int {
-    data_path::code(About::of(cq.as_ptr()), libc::ENOENT, || {
+    data_path::code(Call::ibv_start_poll, About::of(cq.as_ptr()), libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         if attributes.optional().is_some_and(|attributes| attributes.comp_mask != 0) {
             return libc::EINVAL;
@@ -139,7 +140,7 @@ extern "C" fn start_poll(cq: Trusted<'_, ibv_cq>, attributes: In<'_, ibv_poll_cq
 }
 
 extern "C" fn next_poll(cq: Trusted<'_, ibv_cq>) -> c_int {
-    data_path::code(About::of(cq.as_ptr()), libc::ENOENT, || {
+    data_path::code(Call::ibv_next_poll, About::of(cq.as_ptr()), libc::ENOENT, || {
         let Some(cq) = cq.optional::<Cq>() else { return libc::EINVAL };
         // A shuffled schedule may end the batch here.
         if cq.queue().ends_batch() { libc::ENOENT } else { take(cq) }
@@ -160,43 +161,43 @@ fn read<T: Default>(cq: Trusted<'_, ibv_cq>, look: impl FnOnce(&Polled) -> T) ->
     cq.optional::<Cq>().map_or_else(T::default, |cq| cq.turn().with(|polled| look(polled)))
 }
 
-extern "C" fn read_opcode(cq: Trusted<'_, ibv_cq>) -> c_uint {
+extern "C" fn wc_read_opcode(cq: Trusted<'_, ibv_cq>) -> c_uint {
     read(cq, |polled| polled.completion.opcode as c_uint)
 }
 
-extern "C" fn read_vendor_err(cq: Trusted<'_, ibv_cq>) -> u32 {
+extern "C" fn wc_read_vendor_err(cq: Trusted<'_, ibv_cq>) -> u32 {
     read(cq, |polled| polled.completion.vendor_err)
 }
 
-extern "C" fn read_byte_len(cq: Trusted<'_, ibv_cq>) -> u32 {
+extern "C" fn wc_read_byte_len(cq: Trusted<'_, ibv_cq>) -> u32 {
     read(cq, |polled| polled.completion.byte_len)
 }
 
-extern "C" fn read_imm_data(cq: Trusted<'_, ibv_cq>) -> u32 {
+extern "C" fn wc_read_imm_data(cq: Trusted<'_, ibv_cq>) -> u32 {
     read(cq, |polled| imm_or_key(&polled.completion))
 }
 
-extern "C" fn read_qp_num(cq: Trusted<'_, ibv_cq>) -> u32 {
+extern "C" fn wc_read_qp_num(cq: Trusted<'_, ibv_cq>) -> u32 {
     read(cq, |polled| polled.completion.qp_num)
 }
 
-extern "C" fn read_src_qp(cq: Trusted<'_, ibv_cq>) -> u32 {
+extern "C" fn wc_read_src_qp(cq: Trusted<'_, ibv_cq>) -> u32 {
     read(cq, |polled| polled.completion.src_qp)
 }
 
-extern "C" fn read_wc_flags(cq: Trusted<'_, ibv_cq>) -> c_uint {
+extern "C" fn wc_read_wc_flags(cq: Trusted<'_, ibv_cq>) -> c_uint {
     read(cq, |polled| polled.completion.flags.bits())
 }
 
-extern "C" fn read_slid(cq: Trusted<'_, ibv_cq>) -> u32 {
+extern "C" fn wc_read_slid(cq: Trusted<'_, ibv_cq>) -> u32 {
     read(cq, |polled| polled.completion.slid.into())
 }
 
-extern "C" fn read_sl(cq: Trusted<'_, ibv_cq>) -> u8 {
+extern "C" fn wc_read_sl(cq: Trusted<'_, ibv_cq>) -> u8 {
     read(cq, |polled| polled.completion.sl)
 }
 
-extern "C" fn read_dlid_path_bits(cq: Trusted<'_, ibv_cq>) -> u8 {
+extern "C" fn wc_read_dlid_path_bits(cq: Trusted<'_, ibv_cq>) -> u8 {
     read(cq, |polled| polled.completion.dlid_path_bits)
 }
 
@@ -220,20 +221,20 @@ macro_rules! checked {
 }
 
 checked! {
-    checked_opcode read_opcode "opcode" c_uint;
-    checked_byte_len read_byte_len "byte_len" u32;
-    checked_imm_data read_imm_data "imm_data" u32;
-    checked_src_qp read_src_qp "src_qp" u32;
-    checked_wc_flags read_wc_flags "wc_flags" c_uint;
+    checked_opcode wc_read_opcode "opcode" c_uint;
+    checked_byte_len wc_read_byte_len "byte_len" u32;
+    checked_imm_data wc_read_imm_data "imm_data" u32;
+    checked_src_qp wc_read_src_qp "src_qp" u32;
+    checked_wc_flags wc_read_wc_flags "wc_flags" c_uint;
 }
 
 /// In cycles of the device's clock, as `ibv_query_rt_values_ex` reads it: ns.
-extern "C" fn read_completion_ts(cq: Trusted<'_, ibv_cq>) -> u64 {
+extern "C" fn wc_read_completion_ts(cq: Trusted<'_, ibv_cq>) -> u64 {
     read(cq, |polled| polled.at_ns)
 }
 
 /// In ns since 1970: the same moment on the system's clock, as that was set when the completion was polled.
-extern "C" fn read_completion_wallclock_ns(cq: Trusted<'_, ibv_cq>) -> u64 {
+extern "C" fn wc_read_completion_wallclock_ns(cq: Trusted<'_, ibv_cq>) -> u64 {
     read(cq, |polled| polled.wall_ns)
 }
 
@@ -249,7 +250,7 @@ const CHANGE_MODERATION: u32 = 1;
 /// Moderation is taken for what it is, a wish for fewer events: an armed queue reports its first
 /// completion all the same.
 pub(crate) extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: In<'_, ibv_modify_cq_attr>) -> c_int {
-    status_of(About::on(cq), || {
+    status_of(Call::ibv_modify_cq, About::on(cq), || {
         live::<Cq>(cq)?;
         let attributes = attributes.get()?;
         if attributes.attr_mask & !CHANGE_MODERATION != 0 {
@@ -264,18 +265,18 @@ fn set_operations(c: &mut ibv_cq_ex) {
     c.start_poll = operation!(start_poll);
     c.next_poll = operation!(next_poll);
     c.end_poll = operation!(end_poll);
-    c.read_opcode = operation!(read_opcode);
-    c.read_vendor_err = operation!(read_vendor_err);
-    c.read_byte_len = operation!(read_byte_len);
-    c.read_imm_data = operation!(read_imm_data);
-    c.read_qp_num = operation!(read_qp_num);
-    c.read_src_qp = operation!(read_src_qp);
-    c.read_wc_flags = operation!(read_wc_flags);
-    c.read_slid = operation!(read_slid);
-    c.read_sl = operation!(read_sl);
-    c.read_dlid_path_bits = operation!(read_dlid_path_bits);
-    c.read_completion_ts = operation!(read_completion_ts);
-    c.read_completion_wallclock_ns = operation!(read_completion_wallclock_ns);
+    c.read_opcode = operation!(wc_read_opcode);
+    c.read_vendor_err = operation!(wc_read_vendor_err);
+    c.read_byte_len = operation!(wc_read_byte_len);
+    c.read_imm_data = operation!(wc_read_imm_data);
+    c.read_qp_num = operation!(wc_read_qp_num);
+    c.read_src_qp = operation!(wc_read_src_qp);
+    c.read_wc_flags = operation!(wc_read_wc_flags);
+    c.read_slid = operation!(wc_read_slid);
+    c.read_sl = operation!(wc_read_sl);
+    c.read_dlid_path_bits = operation!(wc_read_dlid_path_bits);
+    c.read_completion_ts = operation!(wc_read_completion_ts);
+    c.read_completion_wallclock_ns = operation!(wc_read_completion_wallclock_ns);
     if check::is_on() {
         c.read_opcode = operation!(checked_opcode);
         c.read_byte_len = operation!(checked_byte_len);

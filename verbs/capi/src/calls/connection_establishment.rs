@@ -3,10 +3,11 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::{ibv_ece, ibv_qp};
 use crate::ground::arguments::{InOut, Out};
 use crate::ground::errno::INVALID;
-use crate::ground::gate::About;
 use crate::ground::handles::live;
 use crate::ground::outcome::status_of;
 use crate::objects::queue_pair::Qp;
@@ -18,7 +19,7 @@ const VENDOR_ID: u32 = 0xff_ffff;
 const OPTIONS: u32 = 0;
 
 pub(crate) extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Out<'_, ibv_ece>) -> c_int {
-    status_of(About::on(qp), || {
+    status_of(Call::ibv_query_ece, Qp::about(qp), || {
         live::<Qp>(qp)?;
         ece.place()?.set(ibv_ece { vendor_id: VENDOR_ID, options: OPTIONS, comp_mask: 0 });
         Ok(())
@@ -27,7 +28,7 @@ pub(crate) extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Out<'_, ibv_ece>) -
 
 /// Leaves in the structure what is accepted of it.
 pub(crate) extern "C" fn ibv_set_ece(qp: *mut ibv_qp, ece: InOut<'_, ibv_ece>) -> c_int {
-    status_of(About::on(qp), || {
+    status_of(Call::ibv_set_ece, Qp::about(qp), || {
         live::<Qp>(qp)?;
         let ece = ece.get()?;
         if ece.vendor_id != VENDOR_ID || ece.comp_mask != 0 {

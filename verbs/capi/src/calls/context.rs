@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::ibv_context;
 use crate::ground::gate::{About, context_closed};
 use crate::ground::handles::{forget_all_of, is_inherited, take_back};
@@ -13,7 +15,7 @@ use crate::objects::memory_window;
 
 /// Closes a device; what was made on it and not destroyed goes with it.
 pub(crate) extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    status_of(About::of(context), || {
+    status_of(Call::ibv_close_device, About::of(context), || {
         if is_inherited::<Context>(context) {
             // A child gives up its copy, and its parent goes on with the device.
             return Ok(());

@@ -3,6 +3,8 @@
 use std::ffi::{c_char, c_int};
 use std::ptr;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::ibv_device;
 use crate::ground::arguments::{Out, Trusted};
 use crate::ground::errno::Errno;
@@ -14,7 +16,7 @@ use crate::objects::loss::is_present;
 /// A list of devices that ends with NULL: without those that have no address now, or were
 /// pulled out.
 pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mut *mut ibv_device {
-    pointer(|| {
+    pointer(Call::ibv_get_device_list, || {
         let mut usable = Vec::new();
         for device in devices()? {
             if is_present(device.index()) && !gid_entries(device.description())?.is_empty() {

@@ -5,6 +5,7 @@ use std::os::fd::IntoRawFd;
 use std::ptr;
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::memory::DeviceMemory;
 
 use super::memory::access;
@@ -40,9 +41,9 @@ pub(crate) extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attributes: In<'_, ibv_alloc_dm_attr>,
 ) -> *mut ibv_dm {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_alloc_dm, About::on(context), || {
         let (open, attributes) = (Context::facts_of(context)?, attributes.get()?);
-        check_mask("ibv_alloc_dm", attributes.comp_mask, 0)?;
+        check_mask(Call::ibv_alloc_dm, attributes.comp_mask, 0)?;
         if is_inherited::<Context>(context) {
             let memory = allocate_in_child(attributes.length as u64, attributes.log_align_req)?;
             return Ok(show(context, memory, NO_HANDLE));
@@ -54,7 +55,7 @@ pub(crate) extern "C" fn alloc_dm(
 }
 
 pub(crate) extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
-    status_of(About::of(dm), || {
+    status_of(Call::ibv_free_dm, About::of(dm), || {
         let held = live::<Dm>(dm)?;
         let context = if held.is_of_inherited_context() { None } else { Some(held.context()?) };
         //= man:ibv_alloc_dm
@@ -72,7 +73,7 @@ pub(crate) extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
 
 /// Device memory of a context with the same command file.
 pub(crate) extern "C" fn ibv_import_dm(context: *mut ibv_context, dm_handle: u32) -> *mut ibv_dm {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_import_dm, About::on(context), || {
         let memory = Context::of(context)?.file().device_memory(dm_handle)?;
         Ok(show(context, memory, dm_handle))
     })
@@ -90,7 +91,9 @@ pub(crate) extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
 /// A descriptor of a file that has the memory's bytes: for `ibv_reg_dmabuf_mr` of this library's devices
 /// and for mmap(2). It is no DMA-buf that drivers of other devices know.
 pub(crate) extern "C" fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
-    number_of(About::on(dm), || Ok(live::<Dm>(dm)?.memory().export()?.into_raw_fd()))
+    number_of(Call::ibv_dm_export_dmabuf_fd, About::on(dm), || {
+        Ok(live::<Dm>(dm)?.memory().export()?.into_raw_fd())
+    })
 }
 
 /// Remote addresses of the region count from 0.
@@ -101,7 +104,7 @@ pub(crate) extern "C" fn reg_dm_mr(
     length: usize,
     rights: c_uint,
 ) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_reg_dm_mr, About::on(pd), || {
         let (domain, dm) = (live::<Pd>(pd)?, live::<Dm>(dm)?);
         let context = domain.context()?;
         context.check_same("device memory", &*dm.context()?)?;
@@ -129,7 +132,7 @@ extern "C" fn memcpy_to_dm(
     host_addr: Bytes<'_>,
     length: usize,
 ) -> c_int {
-    status_of(About::on(dm.as_ptr()), || {
+    status_of(Call::ibv_memcpy_to_dm, About::on(dm.as_ptr()), || {
         let memory = check_copy(dm.held::<Dm>()?, length, !host_addr.is_null())?;
         Ok(memory.write(dm_offset, host_addr.get(length)?)?)
     })
@@ -141,7 +144,7 @@ extern "C" fn memcpy_from_dm(
     dm_offset: u64,
     length: usize,
 ) -> c_int {
-    status_of(About::on(dm.as_ptr()), || {
+    status_of(Call::ibv_memcpy_from_dm, About::on(dm.as_ptr()), || {
         let memory = check_copy(dm.held::<Dm>()?, length, !host_addr.is_null())?;
         Ok(memory.read(dm_offset, host_addr.get(length)?)?)
     })

@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
 use pumice_device::system::processors::may_run_on;
 
 use crate::ground::abi::{ibv_context, ibv_dmah, ibv_dmah_init_attr};
@@ -33,7 +34,7 @@ const LARGEST_MEMORY_TYPE: u8 = 1;
 /// unknown type of memory. EPERM: a processor that this thread may not run on.
 fn check(attributes: &ibv_dmah_init_attr) -> Result<(), Errno> {
     let ibv_dmah_init_attr { comp_mask, cpu_id, ph, tph_mem_type } = *attributes;
-    check_mask("ibv_alloc_dmah", comp_mask, MASK_KNOWN)?;
+    check_mask(Call::ibv_alloc_dmah, comp_mask, MASK_KNOWN)?;
     let refused = |errno: Errno, why: String| errno.because(|| format!("ibv_alloc_dmah refused: {why}"));
     if comp_mask & MASK_PH == 0 {
         return Err(refused(INVALID, "a processing hint (ph) must be given".to_owned()));
@@ -59,7 +60,7 @@ pub(crate) extern "C" fn ibv_alloc_dmah(
     context: *mut ibv_context,
     attributes: In<'_, ibv_dmah_init_attr>,
 ) -> *mut ibv_dmah {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_alloc_dmah, About::on(context), || {
         Context::of(context)?;
         check(attributes.get()?)?;
         Ok(hand_out(Dmah::new(context)))
@@ -67,7 +68,7 @@ pub(crate) extern "C" fn ibv_alloc_dmah(
 }
 
 pub(crate) extern "C" fn ibv_dealloc_dmah(dmah: *mut ibv_dmah) -> c_int {
-    status_of(About::of(dmah), || {
+    status_of(Call::ibv_dealloc_dmah, About::of(dmah), || {
         live::<Dmah>(dmah)?.check_unused()?;
         take_back::<Dmah>(dmah);
         Ok(())

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::mem::offset_of;
 
+use pumice_calls::Call;
 use pumice_device::ethernet::{FlowAction, FlowKind, FlowMatch, FlowRule, Header};
 
 use crate::ground::abi::{
@@ -103,7 +104,7 @@ fn attributes(given: Bytes<'_>) -> Result<ibv_flow_attr, Errno> {
 /// EOPNOTSUPP: what this device does not compare or do. EINVAL: what does not make sense.
 fn rule(given: Bytes<'_>) -> Result<FlowRule, Errno> {
     let attributes = attributes(given)?;
-    check_mask("ibv_create_flow", attributes.comp_mask, 0)?;
+    check_mask(Call::ibv_create_flow, attributes.comp_mask, 0)?;
     let flags = attributes.flags;
     if flags & FLAG_EGRESS != 0 {
         return Err(refused(NOT_SUPPORTED, "rules are for frames that arrive".to_owned()));
@@ -171,7 +172,7 @@ fn add_spec(rule: &mut FlowRule, given: Bytes<'_>, at: usize) -> Result<usize, E
 }
 
 pub(crate) extern "C" fn create_flow(qp: *mut ibv_qp, flow_attr: Bytes<'_>) -> *mut ibv_flow {
-    pointer_about(Qp::about(qp), || {
+    pointer_about(Call::ibv_create_flow, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         let context = held.context()?;
         let id = context.hca().create_flow(held.number(), rule(flow_attr)?)?;
@@ -181,7 +182,7 @@ pub(crate) extern "C" fn create_flow(qp: *mut ibv_qp, flow_attr: Bytes<'_>) -> *
 }
 
 pub(crate) extern "C" fn destroy_flow(flow: *mut ibv_flow) -> c_int {
-    status_of(About::of(flow), || {
+    status_of(Call::ibv_destroy_flow, About::of(flow), || {
         let held = live::<Flow>(flow)?;
         let context = held.context()?;
         context.hca().destroy_flow(held.id())?;

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use pumice_calls::Call;
 use pumice_device::check::Checker;
 
 use crate::ground::check;
@@ -12,7 +13,7 @@ use crate::ground::outcome::status;
 const UNNEEDED: c_int = 2;
 
 pub(crate) extern "C" fn ibv_fork_init() -> c_int {
-    status(|| Ok(()))
+    status(Call::ibv_fork_init, || Ok(()))
 }
 
 pub(crate) extern "C" fn ibv_is_fork_initialized() -> c_int {

@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 
 use crate::ground::abi::{ibv_context, ibv_mr, ibv_pd};
@@ -15,7 +16,7 @@ use crate::objects::protection_domain::Pd;
 
 /// A protection domain of a context with the same command file.
 pub(crate) extern "C" fn ibv_import_pd(context: *mut ibv_context, pd_handle: u32) -> *mut ibv_pd {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_import_pd, About::on(context), || {
         let open = Context::of(context)?;
         //= man:ibv_import_pd
         //| A protection domain is imported by its handle.
@@ -40,7 +41,7 @@ pub(crate) extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 
 /// A memory region of an imported protection domain. Its address is not known: NULL.
 pub(crate) extern "C" fn ibv_import_mr(pd: *mut ibv_pd, mr_handle: u32) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_import_mr, About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         context.file().find("memory region", |owned| match *owned {

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint};
 use std::os::fd::RawFd;
 use std::ptr;
 
+use pumice_calls::Call;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
 use pumice_device::memory::{Advice, FileMapping, RegionChange, RegionKeys, WindowType, check_mapped};
@@ -163,7 +164,9 @@ pub(crate) extern "C" fn ibv_reg_dmabuf_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     let range = FileRange { descriptor: fd, offset, length };
-    pointer_about(About::on(pd), || register_file(pd, &range, iova, access as c_uint))
+    pointer_about(Call::ibv_reg_dmabuf_mr, About::on(pd), || {
+        register_file(pd, &range, iova, access as c_uint)
+    })
 }
 
 /// What a device that pins would find out: whether the range is mapped with the rights, and its file is so
@@ -188,7 +191,7 @@ pub(crate) extern "C" fn ibv_reg_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_reg_mr, About::on(pd), || {
         register(pd, addr, length, own_iova(addr, access as c_uint), access as c_uint)
     })
 }
@@ -200,7 +203,7 @@ pub(crate) extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || register(pd, addr, length, iova, access as c_uint))
+    pointer_about(Call::ibv_reg_mr_iova, About::on(pd), || register(pd, addr, length, iova, access as c_uint))
 }
 
 pub(crate) extern "C" fn ibv_reg_mr_iova2(
@@ -210,11 +213,11 @@ pub(crate) extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || register(pd, addr, length, iova, access))
+    pointer_about(Call::ibv_reg_mr_iova2, About::on(pd), || register(pd, addr, length, iova, access))
 }
 
 pub(crate) extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    status_of(About::of(mr), || {
+    status_of(Call::ibv_dereg_mr, About::of(mr), || {
         let region = live::<Mr>(mr)?;
         let context = region.context()?;
         //= man:ibv_alloc_mw
@@ -243,7 +246,7 @@ pub(crate) extern "C" fn ibv_rereg_mr(
     length: usize,
     rights: c_int,
 ) -> c_int {
-    number_of(About::on(mr), || {
+    number_of(Call::ibv_rereg_mr, About::on(mr), || {
         let region = live::<Mr>(mr)?;
         let wants = |flag: c_int| flags & flag != 0;
         //= man:ibv_rereg_mr
@@ -283,7 +286,7 @@ pub(crate) extern "C" fn ibv_rereg_mr(
 
 /// A region that reads as zeros and keeps nothing.
 pub(crate) extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_alloc_null_mr, About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         let keys = context.hca().alloc_null_mr(domain.handle())?;
@@ -303,7 +306,7 @@ pub(crate) extern "C" fn advise_mr(
     sg_list: Array<'_, ibv_sge>,
     num_sge: u32,
 ) -> c_int {
-    status_of(About::on(pd), || {
+    status_of(Call::ibv_advise_mr, About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let advice = Advice::from_verbs(advice)?;
         //= man:ibv_advise_mr
@@ -317,7 +320,7 @@ pub(crate) extern "C" fn advise_mr(
 }
 
 pub(crate) extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_alloc_mw, About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let context = domain.context()?;
         require("memory windows", |profile| profile.capabilities.has_memory_windows())?;
@@ -335,7 +338,7 @@ pub(crate) extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: u32) -> *mut ibv_mw {
 }
 
 pub(crate) extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    status_of(About::of(mw), || {
+    status_of(Call::ibv_dealloc_mw, About::of(mw), || {
         let window = live::<Mw>(mw)?;
         let context = window.context()?;
         context.hca().dealloc_mw(window.handle())?;

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
 use pumice_transport::types::Gid;
 
 use crate::ground::abi::{ibv_gid, ibv_qp};
@@ -11,14 +12,14 @@ use crate::ground::outcome::status_of;
 use crate::objects::queue_pair::Qp;
 
 pub(crate) extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
-    status_of(Qp::about(qp), || {
+    status_of(Call::ibv_attach_mcast, Qp::about(qp), || {
         let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
         Ok(qp.hca().attach_mcast(qp.number(), Gid(gid.raw))?)
     })
 }
 
 pub(crate) extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
-    status_of(Qp::about(qp), || {
+    status_of(Call::ibv_detach_mcast, Qp::about(qp), || {
         let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
         Ok(qp.hca().detach_mcast(qp.number(), Gid(gid.raw))?)
     })

@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
 use pumice_device::hca::{QpInit, TargetRegistration};
 use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::{QpCapacity, QpType};
@@ -33,7 +34,7 @@ pub(crate) extern "C" fn ibv_create_xrc_rcv_qp(
     init_attr: In<'_, ofed_qp_init_attr>,
     xrc_rcv_qpn: Out<'_, u32>,
 ) -> c_int {
-    status(|| {
+    status(Call::ibv_create_xrc_rcv_qp, || {
         let (init, number_place) = (init_attr.get()?, xrc_rcv_qpn.place()?);
         let domain = live::<Xrcd>(init.xrc_domain)?;
         let context = domain.context()?;
@@ -64,7 +65,7 @@ pub(crate) extern "C" fn ibv_modify_xrc_rcv_qp(
     attr: In<'_, ibv_qp_attr>,
     attr_mask: c_int,
 ) -> c_int {
-    status_of(About::on(xrc_domain), || {
+    status_of(Call::ibv_modify_xrc_rcv_qp, About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
         let attributes = read_attributes(attr, mask)?;
@@ -81,7 +82,7 @@ pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
     attr_mask: c_int,
     init_attr: Out<'_, ofed_qp_init_attr>,
 ) -> c_int {
-    status_of(About::on(xrc_domain), || {
+    status_of(Call::ibv_query_xrc_rcv_qp, About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (attr, init_attr) = (attr.place()?, init_attr.place()?);
         let number = number_of(xrc_qp_num)?;
@@ -98,7 +99,7 @@ pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
 
 /// Registering twice is the same as once.
 pub(crate) extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
-    status_of(About::on(xrc_domain), || {
+    status_of(Call::ibv_reg_xrc_rcv_qp, About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
@@ -115,7 +116,7 @@ pub(crate) extern "C" fn ibv_reg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_nu
 
 /// The last one destroys the queue pair.
 pub(crate) extern "C" fn ibv_unreg_xrc_rcv_qp(xrc_domain: *mut ibv_xrcd, xrc_qp_num: u32) -> c_int {
-    status_of(About::on(xrc_domain), || {
+    status_of(Call::ibv_unreg_xrc_rcv_qp, About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
         let (context, number) = (domain.context()?, number_of(xrc_qp_num)?);
         context.hca().query_target(domain.handle(), number)?;
@@ -136,7 +137,7 @@ pub(crate) extern "C" fn ibv_create_xrc_srq(
     xrc_cq: *mut ibv_cq,
     srq_init_attr: InOut<'_, ibv_srq_init_attr>,
 ) -> *mut ibv_srq {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_create_xrc_srq, About::on(pd), || {
         let init = srq_init_attr.get()?;
         shared_receive_queue::create(pd, init.srq_context, &mut init.attr, Some((xrc_domain, xrc_cq)))
     })

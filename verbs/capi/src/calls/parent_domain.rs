@@ -5,6 +5,8 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td};
 use crate::ground::arguments::In;
 use crate::ground::errno::INVALID;
@@ -18,15 +20,15 @@ use crate::objects::thread_domain::Td;
 
 /// `init_attr` begins with its mask, of which no bit has a meaning.
 pub(crate) extern "C" fn alloc_td(context: *mut ibv_context, init_attr: In<'_, u32>) -> *mut ibv_td {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_alloc_td, About::on(context), || {
         Context::of(context)?;
-        check_mask("ibv_alloc_td", *init_attr.get()?, 0)?;
+        check_mask(Call::ibv_alloc_td, *init_attr.get()?, 0)?;
         Ok(hand_out(Td::new(context)))
     })
 }
 
 pub(crate) extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
-    status_of(About::of(td), || {
+    status_of(Call::ibv_dealloc_td, About::of(td), || {
         //= man:ibv_alloc_td
         //| A thread domain is freed after the resources that were made with it.
         live::<Td>(td)?.check_unused()?;
@@ -45,11 +47,11 @@ pub(crate) extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attributes: In<'_, ibv_parent_domain_init_attr>,
 ) -> *mut ibv_pd {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_alloc_parent_domain, About::on(context), || {
         let open = Context::of(context)?;
         let attributes = attributes.get()?;
         let (domain, thread) = (live::<Pd>(attributes.pd)?, live_or_none::<Td>(attributes.td)?);
-        check_mask("ibv_alloc_parent_domain", attributes.comp_mask, MASK_KNOWN)?;
+        check_mask(Call::ibv_alloc_parent_domain, attributes.comp_mask, MASK_KNOWN)?;
         let allocators = attributes.comp_mask & MASK_ALLOCATORS != 0;
         if allocators && (attributes.alloc.is_null() || attributes.free.is_null()) {
             return Err(INVALID.because(|| "parent domain: both allocators or none".to_owned()));

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
 use pumice_transport::types::RecvRequest;
 
 use crate::ground::abi::{ibv_qp, ibv_recv_wr, ibv_srq, ibv_wq};
@@ -49,6 +50,7 @@ pub(crate) extern "C" fn post_recv<'a>(
     bad_wr: Out<'_, Requests<'a, ibv_recv_wr>>,
 ) -> c_int {
     status_or(
+        Call::ibv_post_recv,
         Qp::about(qp.as_ptr()),
         || refuse(list, bad_wr),
         || {
@@ -64,6 +66,7 @@ pub(crate) extern "C" fn post_srq_recv<'a>(
     bad_wr: Out<'_, Requests<'a, ibv_recv_wr>>,
 ) -> c_int {
     status_or(
+        Call::ibv_post_srq_recv,
         About::of(srq.as_ptr()),
         || refuse(list, bad_wr),
         || {
@@ -79,6 +82,7 @@ pub(crate) extern "C" fn post_wq_recv<'a>(
     bad_wr: Out<'_, Requests<'a, ibv_recv_wr>>,
 ) -> c_int {
     status_or(
+        Call::ibv_post_wq_recv,
         About::of(wq.as_ptr()),
         || refuse(list, bad_wr),
         || {

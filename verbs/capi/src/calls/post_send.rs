@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 use std::slice;
 
+use pumice_calls::Call;
 use pumice_transport::types::{
     AtomicOperation, Operand, QpType, RemoteTarget, SendFlags, SendOpcode, SendRequest, UdDestination,
 };
@@ -257,7 +258,7 @@ pub(crate) extern "C" fn post_send<'a>(
             bad_wr.set(list);
         }
     };
-    status_or(Qp::about(qp.as_ptr()), refused, || {
+    status_or(Call::ibv_post_send, Qp::about(qp.as_ptr()), refused, || {
         let qp = qp.held::<Qp>().inspect_err(|_| refused())?;
         Poster { qp, bad_wr }.post_list(list)
     })

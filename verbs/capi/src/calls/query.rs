@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
+use pumice_calls::Call;
 use pumice_device::addresses::gid_table::{GidEntry, GidTable};
 use pumice_device::addresses::ports::DevicePort;
 use pumice_device::memory::on_demand_is_available;
@@ -77,7 +78,7 @@ pub(crate) extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     device_attr: Out<'_, ibv_device_attr>,
 ) -> c_int {
-    status_of(About::on(context), || {
+    status_of(Call::ibv_query_device, About::on(context), || {
         let place = device_attr.place()?;
         let context = Context::facts_of(context)?;
         place.set(device_attributes(&context));
@@ -92,7 +93,7 @@ pub(crate) extern "C" fn query_device_ex(
     attr: Out<'_, ibv_device_attr_ex>,
     attr_size: usize,
 ) -> c_int {
-    status_of(About::on(context), || {
+    status_of(Call::ibv_query_device_ex, About::on(context), || {
         // The structure begins with its mask.
         let asks_more = input.optional().is_some_and(|comp_mask| *comp_mask != 0);
         let place = attr.place()?;
@@ -136,7 +137,7 @@ pub(crate) extern "C" fn query_port(
     port_attr: Out<'_, ibv_port_attr>,
     size: usize,
 ) -> c_int {
-    status_of(About::on(context), || {
+    status_of(Call::ibv_query_port, About::on(context), || {
         let context = Context::of(context)?;
         let place = port_attr.place()?;
         let (port, now) = port_of(&context, port_num.into())?;
@@ -187,7 +188,7 @@ pub(crate) extern "C" fn ibv_query_port_speed(
     port_num: u32,
     port_speed: Out<'_, u64>,
 ) -> c_int {
-    status_of(About::on(context), || {
+    status_of(Call::ibv_query_port_speed, About::on(context), || {
         let context = Context::of(context)?;
         let (port, now) = port_of(&context, port_num)?;
         let place = port_speed.place()?;
@@ -204,7 +205,7 @@ pub(crate) extern "C" fn ibv_query_gid(
     index: c_int,
     gid: Out<'_, ibv_gid>,
 ) -> c_int {
-    number_of(About::on(context), || {
+    number_of(Call::ibv_query_gid, About::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num.into())?;
         let place = gid.place()?;
@@ -250,7 +251,7 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     entry_size: usize,
 ) -> c_int {
-    status_of(About::on(context), || {
+    status_of(Call::ibv_query_gid_ex, About::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num)?;
         let place = entry.place()?;
@@ -283,7 +284,7 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
     entry_size: usize,
 ) -> isize {
     let mut count = 0_isize;
-    let failed = status_of(About::on(context), || {
+    let failed = status_of(Call::ibv_query_gid_table, About::on(context), || {
         let context = Context::of(context)?;
         let mut places = entries.places(max_entries)?;
         if flags != 0 {
@@ -310,7 +311,7 @@ pub(crate) extern "C" fn ibv_query_gid_type(
     index: u32,
     gid_type: Out<'_, u32>,
 ) -> c_int {
-    number_of(About::on(context), || {
+    number_of(Call::ibv_query_gid_type, About::on(context), || {
         check_port(&*Context::of(context)?, port_num.into())?;
         let place = gid_type.place()?;
         if index >= GidTable::LEN {
@@ -328,7 +329,7 @@ pub(crate) extern "C" fn ibv_query_pkey(
     index: c_int,
     pkey: Out<'_, u16>,
 ) -> c_int {
-    number_of(About::on(context), || {
+    number_of(Call::ibv_query_pkey, About::on(context), || {
         let context = Context::of(context)?;
         let (_, port) = port_of(&context, port_num.into())?;
         let found = port.pkeys.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
@@ -341,7 +342,7 @@ pub(crate) extern "C" fn ibv_query_pkey(
 
 /// Index of a P_Key in network order, or -1.
 pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num: u8, pkey: u16) -> c_int {
-    number_of(About::on(context), || {
+    number_of(Call::ibv_get_pkey_index, About::on(context), || {
         let context = Context::of(context)?;
         let (_, port) = port_of(&context, port_num.into())?;
         let index = port.pkeys.index_of(u16::from_be(pkey));
@@ -370,11 +371,11 @@ const VALUES_RAW_CLOCK: u32 = 1;
 
 /// Reads the clock that stamps completions, in its cycles: ns. As with other devices, all of it is in
 /// `tv_nsec`.
-pub(crate) extern "C" fn query_rt_values(
+pub(crate) extern "C" fn query_rt_values_ex(
     context: *mut ibv_context,
     values: InOut<'_, ibv_values_ex>,
 ) -> c_int {
-    status_of(About::on(context), || {
+    status_of(Call::ibv_query_rt_values_ex, About::on(context), || {
         let (context, values) = (Context::of(context)?, values.get()?);
         if values.comp_mask & VALUES_RAW_CLOCK != 0 {
             values.raw_clock = [0, context.hca().clock().now_ns()];

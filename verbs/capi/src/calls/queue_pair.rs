@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::check::QpMade;
 use pumice_device::ethernet::Spread;
 use pumice_device::ground::table::Handle;
@@ -249,7 +250,7 @@ pub(crate) extern "C" fn ibv_create_qp(
     pd: *mut ibv_pd,
     init_attr: InOut<'_, ibv_qp_init_attr>,
 ) -> *mut ibv_qp {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_create_qp, About::on(pd), || {
         let domain = live::<Pd>(pd)?;
         let given = *init_attr.get()?;
         let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
@@ -386,10 +387,10 @@ pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_qp_init_attr_ex>,
 ) -> *mut ibv_qp {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_create_qp_ex, About::on(context), || {
         let attributes = init_attr.get()?;
         let mask = attributes.comp_mask;
-        check_mask("ibv_create_qp_ex", mask, MASK_KNOWN)?;
+        check_mask(Call::ibv_create_qp_ex, mask, MASK_KNOWN)?;
         let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
         // TSO is for raw packets, and so are most creation flags.
         let kind = qp_type(attributes.qp_type)?;
@@ -446,7 +447,7 @@ pub(crate) extern "C" fn create_qp_ex(
 
 /// The extended queue pair, of those that were made with send operations; else NULL.
 pub(crate) extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    pointer_about(About::on(qp), || {
+    pointer_about(Call::ibv_qp_to_qp_ex, About::on(qp), || {
         let held = live::<Qp>(qp)?;
         if held.series().is_some() { Ok(qp.cast()) } else { Err(INVALID) }
     })
@@ -454,12 +455,15 @@ pub(crate) extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 
 /// Blocks until the queue pair's asynchronous events are acknowledged.
 pub(crate) extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    status_of(Qp::about(qp), || {
+    status_of(Call::ibv_destroy_qp, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         let (context, events) = (held.context()?, held.events());
-        check::waits_for_acknowledgements(qp.addr(), "asynchronous events", "ibv_ack_async_event", || {
-            events.unacknowledged()
-        });
+        check::waits_for_acknowledgements(
+            qp.addr(),
+            "asynchronous events",
+            Call::ibv_ack_async_event,
+            || events.unacknowledged(),
+        );
         // The peer gets the acknowledgements that it is owed before they can no longer be made. Datagrams owe
         // none, and programs such as UCX have given back their memory by now.
         if !held.is_datagram() {

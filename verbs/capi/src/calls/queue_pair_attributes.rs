@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
 use pumice_device::check::ModifyFacts;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Gid, QpCapacity};
@@ -139,7 +140,7 @@ fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_don
         let (number, rnr_retry) = (qp.number().value(), attributes.rnr_retry);
         check::tell(|checker| checker.rnr_retry_set(number, rnr_retry));
     }
-    let is_of_program = || current().is_some_and(|made| made.call.starts_with("ibv_"));
+    let is_of_program = || current().is_some_and(|made| made.call.is_some_and(Call::is_of_verbs));
     if !is_of_program() {
         return;
     }
@@ -163,7 +164,7 @@ pub(crate) extern "C" fn ibv_modify_qp(
     attr: In<'_, ibv_qp_attr>,
     attr_mask: c_int,
 ) -> c_int {
-    status_of(Qp::about(qp), || {
+    status_of(Call::ibv_modify_qp, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         let mask = AttributeMask::from_bits_retain(attr_mask as u32);
         let mut attributes = read_attributes(attr, mask)?;
@@ -195,7 +196,7 @@ pub(crate) extern "C" fn ibv_query_qp(
     attr_mask: c_int,
     init_attr: Out<'_, ibv_qp_init_attr>,
 ) -> c_int {
-    status_of(Qp::about(qp), || {
+    status_of(Call::ibv_query_qp, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         let (attr, init_attr) = (attr.place()?, init_attr.place()?);
         let attributes = held.hca().query_qp(held.number())?;

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use pumice_calls::Call;
 use pumice_transport::types::{
     AtomicOperation, FlushRange, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
 };
@@ -125,7 +126,7 @@ extern "C" fn wr_complete(qp: Pointer<'_>) -> c_int {
             turn.end();
         }
     };
-    status_or(Qp::about(qp.as_ptr()), end, || {
+    status_or(Call::ibv_wr_complete, Qp::about(qp.as_ptr()), end, || {
         let qp = qp.held::<Qp>()?;
         let turn = qp.series().ok_or(INVALID)?;
         let posted = turn.with(|series| {

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::hca::SrqSetup;
 use pumice_device::objects::srq::SrqChange;
 
@@ -78,7 +79,7 @@ pub(crate) extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     init_attr: InOut<'_, ibv_srq_init_attr>,
 ) -> *mut ibv_srq {
-    pointer_about(About::on(pd), || {
+    pointer_about(Call::ibv_create_srq, About::on(pd), || {
         let init = init_attr.get()?;
         create(pd, init.srq_context, &mut init.attr, None)
     })
@@ -100,12 +101,12 @@ pub(crate) extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_srq_init_attr_ex>,
 ) -> *mut ibv_srq {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_create_srq_ex, About::on(context), || {
         let open = Context::of(context)?;
         let init = init_attr.get()?;
         let given = |bit: u32| init.comp_mask & bit != 0;
         let kind = if given(MASK_TYPE) { init.srq_type } else { TYPE_BASIC };
-        check_mask("ibv_create_srq_ex", init.comp_mask, MASK_KNOWN)?;
+        check_mask(Call::ibv_create_srq_ex, init.comp_mask, MASK_KNOWN)?;
         if !given(MASK_PD) {
             return Err(INVALID);
         }
@@ -131,7 +132,7 @@ pub(crate) extern "C" fn ibv_modify_srq(
     attributes: In<'_, ibv_srq_attr>,
     mask: c_int,
 ) -> c_int {
-    status_of(About::on(srq), || {
+    status_of(Call::ibv_modify_srq, About::on(srq), || {
         let address = srq.addr();
         let (srq, attributes) = (live::<Srq>(srq)?, attributes.get()?);
         if mask & !(CHANGE_MAX_WR | CHANGE_LIMIT) != 0 {
@@ -150,7 +151,7 @@ pub(crate) extern "C" fn ibv_modify_srq(
 }
 
 pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ibv_srq_attr>) -> c_int {
-    status_of(About::on(srq), || {
+    status_of(Call::ibv_query_srq, About::on(srq), || {
         let srq = live::<Srq>(srq)?;
         let now = srq.hca().query_srq(srq.handle())?;
         let c = ibv_srq_attr { max_wr: now.max_wr, max_sge: now.max_sge, srq_limit: now.limit };
@@ -161,7 +162,7 @@ pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ib
 
 /// Number by which remote senders name an XRC SRQ.
 pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -> c_int {
-    status_of(About::on(srq), || {
+    status_of(Call::ibv_get_srq_num, About::on(srq), || {
         let srq = live::<Srq>(srq)?;
         let number = srq.hca().srq_number(srq.handle())?;
         srq_num.place()?.set(number);
@@ -171,13 +172,16 @@ pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -
 
 /// Blocks until the queue's asynchronous events are acknowledged.
 pub(crate) extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
-    status_of(About::of(srq), || {
+    status_of(Call::ibv_destroy_srq, About::of(srq), || {
         let held = live::<Srq>(srq)?;
         let context = held.context()?;
         let events = held.events();
-        check::waits_for_acknowledgements(srq.addr(), "asynchronous events", "ibv_ack_async_event", || {
-            events.unacknowledged()
-        });
+        check::waits_for_acknowledgements(
+            srq.addr(),
+            "asynchronous events",
+            Call::ibv_ack_async_event,
+            || events.unacknowledged(),
+        );
         context.hca().destroy_srq(held.handle())?;
         context.disown(Owned::SharedReceiveQueue(held.handle().pack()));
         context.forget_events(held.events());

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use pumice_calls::Call;
 use pumice_device::system::lineage::Settled;
 
 use crate::ground::arguments::{OutBytes, Text};
@@ -29,7 +30,7 @@ pub(crate) extern "C" fn ibv_read_sysfs_file(
     buf: OutBytes<'_>,
     size: usize,
 ) -> c_int {
-    number(|| {
+    number(Call::ibv_read_sysfs_file, || {
         let (dir, file) = (dir.get()?, file.get()?);
         if buf.is_null() {
             return Err(INVALID);

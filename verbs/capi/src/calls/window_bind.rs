@@ -4,12 +4,12 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_transport::types::{Access, SendFlags, SendOpcode, SendRequest, WindowBind};
 
 use crate::ground::abi::{ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp};
 use crate::ground::arguments::{In, Trusted};
 use crate::ground::errno::{Errno, INVALID};
-use crate::ground::gate::About;
 use crate::ground::handles::{find, permits_trust};
 use crate::ground::outcome::status_of;
 use crate::objects::memory_window::{Mw, show_key_of, show_not_posted, show_posted};
@@ -84,7 +84,7 @@ pub(crate) extern "C" fn bind_mw(
     mw: In<'_, ibv_mw>,
     mw_bind: In<'_, ibv_mw_bind>,
 ) -> c_int {
-    status_of(About::on(qp.as_ptr()), || {
+    status_of(Call::ibv_bind_mw, Qp::about(qp.as_ptr()), || {
         let (qp, bind) = (qp.held::<Qp>()?, mw_bind.get()?);
         permits_trust(mw.as_ptr())?;
         let (shown, info) = (mw.copied()?, &bind.bind_info);

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::ethernet::{SPREAD_KEY_BYTES, Spread};
 use pumice_device::hca::{Hca, QpInit};
 use pumice_transport::qp::{AttributeMask, QpAttributes};
@@ -36,9 +37,9 @@ pub(crate) extern "C" fn create_wq(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_wq_init_attr>,
 ) -> *mut ibv_wq {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_create_wq, About::on(context), || {
         let (open, attributes) = (Context::of(context)?, init_attr.get()?);
-        check_mask("ibv_create_wq", attributes.comp_mask, MASK_FLAGS)?;
+        check_mask(Call::ibv_create_wq, attributes.comp_mask, MASK_FLAGS)?;
         if attributes.comp_mask & MASK_FLAGS != 0 && attributes.create_flags != 0 {
             return Err(NOT_SUPPORTED.because(|| "ibv_create_wq refused: it has no flags".to_owned()));
         }
@@ -94,7 +95,7 @@ fn enter(hca: &Hca, number: Qpn, state: QpState, mask: AttributeMask) -> Result<
 }
 
 pub(crate) extern "C" fn modify_wq(wq: *mut ibv_wq, attr: In<'_, ibv_wq_attr>) -> c_int {
-    status_of(About::of(wq), || {
+    status_of(Call::ibv_modify_wq, About::of(wq), || {
         let (held, attributes) = (live::<Wq>(wq)?, attr.get()?);
         let mask = attributes.attr_mask;
         if mask & ATTR_FLAGS != 0 {
@@ -126,7 +127,7 @@ pub(crate) extern "C" fn modify_wq(wq: *mut ibv_wq, attr: In<'_, ibv_wq_attr>) -
 }
 
 pub(crate) extern "C" fn destroy_wq(wq: *mut ibv_wq) -> c_int {
-    status_of(About::of(wq), || {
+    status_of(Call::ibv_destroy_wq, About::of(wq), || {
         let held = live::<Wq>(wq)?;
         held.check_unused()?;
         held.hca().destroy_qp(held.number())?;
@@ -143,9 +144,9 @@ pub(crate) extern "C" fn create_rwq_ind_table(
     context: *mut ibv_context,
     init_attr: In<'_, ibv_rwq_ind_table_init_attr>,
 ) -> *mut ibv_rwq_ind_table {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_create_rwq_ind_table, About::on(context), || {
         let (open, attributes) = (Context::of(context)?, init_attr.get()?);
-        check_mask("ibv_create_rwq_ind_table", attributes.comp_mask, 0)?;
+        check_mask(Call::ibv_create_rwq_ind_table, attributes.comp_mask, 0)?;
         if attributes.log_ind_tbl_size > MOST_LOG_TABLE {
             return Err(
                 INVALID.because(|| format!("an indirection table has at most 2^{MOST_LOG_TABLE} places"))
@@ -163,7 +164,7 @@ pub(crate) extern "C" fn create_rwq_ind_table(
 }
 
 pub(crate) extern "C" fn destroy_rwq_ind_table(table: *mut ibv_rwq_ind_table) -> c_int {
-    status_of(About::of(table), || {
+    status_of(Call::ibv_destroy_rwq_ind_table, About::of(table), || {
         live::<IndirectionTable>(table)?.check_unused()?;
         take_back::<IndirectionTable>(table);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
 use pumice_device::hca::XrcdFile;
 
 use crate::ground::abi::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
@@ -50,9 +51,9 @@ pub(crate) extern "C" fn open_xrcd(
     context: *mut ibv_context,
     init_attr: In<'_, ibv_xrcd_init_attr>,
 ) -> *mut ibv_xrcd {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_open_xrcd, About::on(context), || {
         let attributes = init_attr.get()?;
-        check_mask("ibv_open_xrcd", attributes.comp_mask, MASK)?;
+        check_mask(Call::ibv_open_xrcd, attributes.comp_mask, MASK)?;
         if attributes.comp_mask != MASK {
             return Err(INVALID);
         }
@@ -75,7 +76,7 @@ fn close(xrcd: *mut ibv_xrcd) -> Result<(), Errno> {
 }
 
 pub(crate) extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
-    status_of(About::of(xrcd), || close(xrcd))
+    status_of(Call::ibv_close_xrcd, About::of(xrcd), || close(xrcd))
 }
 
 /// OFED 1.x.
@@ -84,7 +85,7 @@ pub(crate) extern "C" fn ibv_open_xrc_domain(
     fd: c_int,
     oflag: c_int,
 ) -> *mut ibv_xrcd {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_open_xrc_domain, About::on(context), || {
         let domain = open(context, fd, oflag)?;
         note_ofed(domain);
         Ok(domain)
@@ -93,5 +94,5 @@ pub(crate) extern "C" fn ibv_open_xrc_domain(
 
 /// OFED 1.x.
 pub(crate) extern "C" fn ibv_close_xrc_domain(domain: *mut ibv_xrcd) -> c_int {
-    status_of(About::of(domain), || close(domain))
+    status_of(Call::ibv_close_xrc_domain, About::of(domain), || close(domain))
 }

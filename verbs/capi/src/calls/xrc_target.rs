@@ -1,5 +1,6 @@
 //! `ibv_open_qp`: another queue pair object for an XRC target that exists.
 
+use pumice_calls::Call;
 use pumice_transport::wire::Qpn;
 
 use super::queue_pair::open_target;
@@ -24,11 +25,11 @@ const MASK_KNOWN: u32 = (1 << 4) - 1;
 const XRC_RECV: u32 = 10;
 
 pub(crate) extern "C" fn open_qp(context: *mut ibv_context, attr: In<'_, ibv_qp_open_attr>) -> *mut ibv_qp {
-    pointer_about(About::on(context), || {
+    pointer_about(Call::ibv_open_qp, About::on(context), || {
         let (open, attributes) = (Context::of(context)?, attr.get()?);
         let mask = attributes.comp_mask;
         let needed = MASK_NUMBER | MASK_XRCD | MASK_TYPE;
-        check_mask("ibv_open_qp", mask, MASK_KNOWN)?;
+        check_mask(Call::ibv_open_qp, mask, MASK_KNOWN)?;
         if mask & needed != needed || attributes.qp_type != XRC_RECV {
             return Err(INVALID);
         }

@@ -127,7 +127,7 @@ fn permits_checked(address: usize) -> Result<(), Errno> {
     if address == 0 || register().live.contains_key(&address) {
         return Ok(());
     }
-    let call = current().map_or("a call of the data path", |made| made.call);
+    let call = current().map_or("a call of the data path", |made| made.name());
     if check::is_gone(call, address) { Err(Errno(libc::ENOENT)) } else { Ok(()) }
 }
 
@@ -144,7 +144,7 @@ fn identity_of<T: Listed>(object: &Arc<T>) -> Identity {
 
 #[cold]
 fn absent(kind: &str, address: usize, found: Option<&str>) -> Errno {
-    let call = current().map_or("a call", |made| made.call);
+    let call = current().map_or("a call", |made| made.name());
     check::tell(|checker| checker.used(address as u64, call));
     if found.is_none() && register::is_inherited(address) {
         return inherited::refuse(kind);

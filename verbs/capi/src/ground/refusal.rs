@@ -1,5 +1,6 @@
 //! Refusals and their reasons: an errno for the program, a sentence for the operator.
 
+use pumice_calls::Call;
 use pumice_device::ground::error::ResourceError;
 use pumice_device::hca::HcaError;
 use pumice_device::settings::SettingError;
@@ -19,7 +20,7 @@ impl Errno {
 ///
 /// # Errors
 /// EOPNOTSUPP.
-pub(crate) fn check_mask(call: &str, mask: u32, known: u32) -> Result<(), Errno> {
+pub(crate) fn check_mask(call: Call, mask: u32, known: u32) -> Result<(), Errno> {
     if mask & !known == 0 {
         return Ok(());
     }

@@ -1,40 +1,38 @@
 //! Refusals without a reason of their own: the call and its errno are said all the same, so that no call
 //! fails in silence. The better sentence is the one that the refusing code gives (`Errno::because`).
 
+use pumice_calls::Call;
 use pumice_device::event::{Event, Topics};
 use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
-use crate::ground::gate::{About, call_of, current};
+use crate::ground::gate::{About, current};
 use crate::ground::listeners;
 use crate::ground::log::{log_at, logs, take_logged};
 
-/// A call ends with an errno. `C` is the closure that it runs: its name has that of the call.
+/// A call ends with an errno.
 #[cold]
-pub(crate) fn tell<C>(errno: Errno, about: About) {
-    emit::<C>(errno, about);
+pub(crate) fn tell(call: Call, errno: Errno, about: About) {
+    emit(call, errno, about);
     if take_logged() || is_answer(errno) || !logs(Log::Warn) {
         return;
     }
-    let Some(call) = call_of(std::any::type_name::<C>()) else { return };
     log_at(Log::Warn, || format!("{call} is refused with {}", meaning(errno)));
     take_logged();
 }
 
 /// Tells those who listen to the device of a call that was refused.
-fn emit<C>(errno: Errno, about: About) {
+fn emit(call: Call, errno: Errno, about: About) {
     if is_answer(errno) {
         return;
     }
     let device = about.device();
-    if listeners::hear(device, Topics::CALLS)
-        && let Some(call) = call_of(std::any::type_name::<C>())
-    {
+    if listeners::hear(device, Topics::CALLS) {
         let Errno(number) = errno;
-        let ordinal = current().filter(|made| made.call == call).map(|made| made.ordinal);
+        let ordinal = current().filter(|made| made.call == Some(call)).map(|made| made.ordinal);
         let why = meaning(errno);
-        listeners::emit(device, &Event::CallRefused { call: &call, ordinal, errno: number, why: &why });
+        listeners::emit(device, &Event::CallRefused { call: call.name(), ordinal, errno: number, why: &why });
     }
 }
 

@@ -4,73 +4,77 @@
 //! descriptor.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
-use crate::ground::errno::NOT_SUPPORTED;
-use crate::ground::log::log_at;
-use crate::ground::outcome::{negative, number, pointer, status};
-use crate::ground::vendor_calls;
+use pumice_calls::Call;
 use pumice_device::settings::Log;
 
-/// Why a call was refused. What programs ask of every device to find out whose it is, is answered no, without
-/// a word.
-fn because(call: &str) {
-    let level = if vendor_calls::asks(call) { Log::Info } else { Log::Warn };
-    log_at(level, || {
-        let of_vendor = vendor_calls::sentence(call);
-        of_vendor
-            .unwrap_or_else(|| format!("{call} is refused with EOPNOTSUPP: this device does not have it"))
-    });
+use crate::ground::log::log_at;
+use crate::ground::outcome::unserved;
+use crate::ground::vendor_calls;
+
+/// Why a call was refused; `version` follows its name, as in "@IBVERBS_1.0". What programs ask of every
+/// device to find out whose it is, is answered no, without a word.
+fn because(call: Call, version: &str) -> c_int {
+    unserved(|| {
+        let level = if call.row().is_question { Log::Info } else { Log::Warn };
+        log_at(level, || {
+            vendor_calls::sentence(call).unwrap_or_else(|| sentence(&format!("{call}{version}")))
+        });
+    })
+}
+
+fn sentence(what: &str) -> String {
+    format!("{what} is refused with EOPNOTSUPP: this device does not have it")
 }
 
 /// A call that returns an errno.
-pub(crate) fn int(call: &str) -> c_int {
-    status(|| {
-        because(call);
-        Err(NOT_SUPPORTED)
-    })
+pub(crate) fn int(call: Call, version: &str) -> c_int {
+    because(call, version)
 }
 
 /// A call that returns -1 and errno, such as one that returns a descriptor.
-pub(crate) fn minus(call: &str) -> c_int {
-    number(|| {
-        because(call);
-        Err(NOT_SUPPORTED)
-    })
+pub(crate) fn minus(call: Call, version: &str) -> c_int {
+    because(call, version);
+    -1
 }
 
 /// A call that returns a number, or a negative errno.
-pub(crate) fn neg(call: &str) -> c_int {
-    negative(|| {
-        because(call);
-        Err(NOT_SUPPORTED)
-    })
+pub(crate) fn negative(call: Call, version: &str) -> c_int {
+    -because(call, version)
 }
 
 /// A call that returns an object, or NULL and errno.
-pub(crate) fn ptr(call: &str) -> *mut c_void {
-    pointer(|| {
-        because(call);
-        Err(NOT_SUPPORTED)
-    })
+pub(crate) fn null(call: Call, version: &str) -> *mut c_void {
+    because(call, version);
+    ptr::null_mut()
 }
 
 /// A question that is answered no, or a call that does nothing.
-pub(crate) const fn zero(_call: &str) -> usize {
+pub(crate) const fn plain(_call: Call, _version: &str) -> usize {
     0
 }
 
-/// A function of C that refuses, for an entry of a table: its convention, and the call that leads there.
+/// An entry of a table that is no call.
+pub(crate) extern "C" fn entry() -> *mut c_void {
+    unserved(|| log_at(Log::Warn, || sentence("ibv_context_ops (an entry that verbs.h does not use)")));
+    ptr::null_mut()
+}
+
+/// A function of C that refuses a call, for an entry of a table: how the call fails, and its name.
 macro_rules! refused {
-    (int, $call:literal) => {{
+    (errno, $call:ident) => {{
         extern "C" fn refuse() -> std::ffi::c_int {
-            crate::ground::unserved::int($call)
+            crate::ground::unserved::int(pumice_calls::Call::$call, "")
         }
+        const { assert!(matches!(pumice_calls::Call::$call.row().answer, pumice_calls::Answer::Errno)) };
         crate::ground::abi::operation!(refuse)
     }};
-    (ptr, $call:literal) => {{
+    (null, $call:ident) => {{
         extern "C" fn refuse() -> *mut std::ffi::c_void {
-            crate::ground::unserved::ptr($call)
+            crate::ground::unserved::null(pumice_calls::Call::$call, "")
         }
+        const { assert!(matches!(pumice_calls::Call::$call.row().answer, pumice_calls::Answer::Null)) };
         crate::ground::abi::operation!(refuse)
     }};
 }
@@ -83,10 +87,10 @@ mod tests {
 
     #[test]
     fn each_convention_says_that_it_is_not_supported() {
-        assert_eq!(int("ibv_destroy_counters"), libc::EOPNOTSUPP);
-        assert_eq!((minus("ibv_dm_export_dmabuf_fd"), errno()), (-1, libc::EOPNOTSUPP));
-        assert_eq!(neg("efadv_get_max_rq_depth"), -libc::EOPNOTSUPP);
-        assert!(ptr("ibv_create_counters").is_null());
+        assert_eq!(int(Call::ibv_destroy_counters, ""), libc::EOPNOTSUPP);
+        assert_eq!((minus(Call::ibv_dm_export_dmabuf_fd, ""), errno()), (-1, libc::EOPNOTSUPP));
+        assert_eq!(negative(Call::efadv_get_max_rq_depth, ""), -libc::EOPNOTSUPP);
+        assert!(null(Call::ibv_create_counters, "").is_null());
         assert_eq!(errno(), libc::EOPNOTSUPP);
     }
 }

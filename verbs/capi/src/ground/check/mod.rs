@@ -23,6 +23,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pumice_calls::Call;
 use pumice_device::check::CheckSubscriber;
 use pumice_device::event::Subscriber;
 
@@ -52,7 +53,7 @@ pub(crate) fn is_gone(call: &str, address: usize) -> bool {
 }
 
 /// The program makes a call, which is given the object at this address; 0 if none.
-pub(crate) fn enters(call: &'static str, address: usize) {
+pub(crate) fn enters(call: Call, address: usize) {
     threads::enters(call, address);
     let mut must_be_written = false;
     tell(|checker| must_be_written = checker.enters(call, address as u64));
@@ -63,7 +64,7 @@ pub(crate) fn enters(call: &'static str, address: usize) {
 }
 
 /// A call of which [`enters`] was told ends.
-pub(crate) fn leaves(call: &'static str, address: usize) {
+pub(crate) fn leaves(call: Call, address: usize) {
     threads::leaves(address);
     waits::ends(call);
     let _ = TOLD.try_with(|told| told.set(0));
@@ -87,7 +88,7 @@ pub(crate) fn subscriber(device: usize) -> Option<Box<dyn Subscriber>> {
 pub(crate) fn waits_for_acknowledgements(
     address: usize,
     events: &str,
-    remedy: &str,
+    remedy: Call,
     unacknowledged: impl Fn() -> u64,
 ) {
     const PATIENCE: Duration = Duration::from_secs(1);
@@ -103,5 +104,5 @@ pub(crate) fn waits_for_acknowledgements(
         std::thread::sleep(LOOK);
     }
     let count = unacknowledged();
-    tell(|checker| checker.waits_for_acknowledgements(address as u64, count, events, remedy));
+    tell(|checker| checker.waits_for_acknowledgements(address as u64, count, events, remedy.name()));
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pumice_calls::Call;
+
 use super::state::{is_on, tell};
 
 /// There is such an object.
@@ -25,9 +27,9 @@ pub(crate) fn for_one_thread(address: usize, domain: usize) {
     }
 }
 
-pub(super) fn enters(call: &'static str, address: usize) {
+pub(super) fn enters(call: Call, address: usize) {
     if address != 0 && HAS_ANY.load(Ordering::Relaxed) {
-        tell(|checker| checker.thread_enters(own(), call, address as u64));
+        tell(|checker| checker.thread_enters(own(), call.name(), address as u64));
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 
+use pumice_calls::Call;
+
 thread_local! {
     static OWN: Own = const { Own::new() };
 }
@@ -39,9 +41,9 @@ pub(crate) fn begins() {
 }
 
 /// A call of which [`begins`] was told ends.
-pub(super) fn ends(call: &str) {
-    let is_post = call.starts_with("ibv_post_") || call.starts_with("ibv_wr_");
-    let is_data_path = is_post || call == "ibv_poll_cq" || call.ends_with("_poll");
+pub(super) fn ends(call: Call) {
+    let is_post = call.posts();
+    let is_data_path = is_post || call.polls();
     let _ = OWN.try_with(|own| {
         if let (Some(entered), true) = (own.entered.take(), is_data_path) {
             own.within.set(own.within.get().wrapping_add(count().wrapping_sub(entered)));

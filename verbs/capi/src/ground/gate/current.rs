@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 
+use pumice_calls::Call;
+
 /// A call that the program has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// Its name; empty for one that is not looked at.
-    pub(crate) call: &'static str,
-    /// Where it is counted.
-    pub(super) place: usize,
+    /// Which one; `None` for one that is not looked at.
+    pub(crate) call: Option<Call>,
     /// Its ordinal among the calls of this name, from 1.
     pub(crate) ordinal: u64,
     /// The ordinal of its queue pair, where a rule asks for it.
@@ -17,8 +17,15 @@ pub(crate) struct Made {
     pub(crate) is_met: bool,
 }
 
+impl Made {
+    /// Its name; empty for one that is not looked at.
+    pub(crate) fn name(&self) -> &'static str {
+        self.call.map_or("", Call::name)
+    }
+}
+
 /// A call that is not looked at.
-const QUIET: Made = Made { call: "", place: 0, ordinal: 0, qp: None, is_met: false };
+const QUIET: Made = Made { call: None, ordinal: 0, qp: None, is_met: false };
 
 thread_local! {
     static CURRENT: Cell<Option<Made>> = const { Cell::new(None) };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pumice_calls::Call;
 use pumice_device::system::lineage::PerProcess;
 
 use super::current::current;
-use super::names::is_of_sockets;
 use crate::ground::check;
 
 /// An object that the program has.
@@ -15,7 +15,7 @@ use crate::ground::check;
 pub(super) struct Object {
     pub(super) kind: &'static str,
     /// The call that made it, and its ordinal.
-    pub(super) call: &'static str,
+    pub(super) call: Call,
     pub(super) ordinal: u64,
     /// The program has tried to give it back.
     is_excused: bool,
@@ -52,16 +52,16 @@ pub(crate) fn handed_out(address: usize, kind: &'static str) {
     if !IS_KEPT.load(Ordering::Relaxed) && !check::is_on() {
         return;
     }
-    let Some(made) = current().filter(|made| !made.call.is_empty()) else { return };
-    if is_of_sockets(made.call) {
+    let Some((call, ordinal)) = current().and_then(|made| Some((made.call?, made.ordinal))) else { return };
+    if call.is_of_sockets() {
         return;
     }
-    if made.call.starts_with("rdma_") && !OF_IDENTIFIERS.contains(&kind) {
+    if call.is_of_connections() && !OF_IDENTIFIERS.contains(&kind) {
         return;
     }
-    check::tell_of(address, |checker| checker.object_made(address as u64, kind, made.call));
+    check::tell_of(address, |checker| checker.object_made(address as u64, kind, call.name()));
     let Some(mut inventory) = lock() else { return };
-    let object = Object { kind, call: made.call, ordinal: made.ordinal, is_excused: false };
+    let object = Object { kind, call, ordinal, is_excused: false };
     inventory.held.insert(address, object);
 }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_calls::Call;
 use pumice_device::system::lineage::PerProcess;
 
 use super::current::current;
-use super::{names, watch};
+use super::watch;
 use crate::ground::errno::Errno;
 use crate::ground::own_devices;
 use crate::ground::register::context_at;
@@ -72,8 +73,8 @@ pub(crate) fn context_closed(address: usize) {
 
 /// Whether a call on the object at this address fails because its device is lost. If it is not known which
 /// device that is, the call fails if all have failed.
-pub(super) fn refuses(call: &str, address: usize) -> bool {
-    if !watch::is_lost() || names::outlives_device(call) {
+pub(super) fn refuses(call: Call, address: usize) -> bool {
+    if !watch::is_lost() || call.outlives_device() {
         return false;
     }
     let own = context_at(address).unwrap_or(address);
@@ -82,7 +83,7 @@ pub(super) fn refuses(call: &str, address: usize) -> bool {
         Some(life) => match life.loss() {
             None => false,
             Some(Loss::Failed) => true,
-            Some(Loss::Removed) => !names::polls(call),
+            Some(Loss::Removed) => !call.polls(),
         },
         None => !contexts.is_empty() && contexts.values().all(|life| life.loss() == Some(Loss::Failed)),
     }
@@ -96,8 +97,8 @@ pub(crate) fn permits(context: usize) -> Result<(), Errno> {
     if !watch::is_lost() {
         return Ok(());
     }
-    let call = current().map_or("", |made| made.call);
-    if call.is_empty() || names::outlives_device(call) {
+    let call = current().and_then(|made| made.call);
+    if call.is_none_or(Call::outlives_device) {
         return Ok(());
     }
     let is_lost = contexts().get(&context).is_some_and(|life| life.loss().is_some());

@@ -12,11 +12,11 @@ mod current;
 mod evidence;
 mod inventory;
 mod life;
-mod names;
 mod report;
 mod state;
 mod watch;
 
+use pumice_calls::Call;
 use pumice_device::faults::calls::{CallFaults, CallRules};
 
 use crate::ground::cancellation;
@@ -30,7 +30,6 @@ pub(crate) use current::quietly;
 pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
 pub(crate) use life::{Life, Loss, context_closed, context_opened, permits};
-pub(super) use names::call_of;
 pub(crate) use state::triggers;
 pub(super) use watch::lets_pass;
 
@@ -49,17 +48,17 @@ impl Passage {
 }
 
 /// A call off the data path enters, as [`enter`] has it.
-pub(super) fn enter_whole(closure: &'static str, about: About) -> Passage {
+pub(super) fn enter_whole(call: Call, about: About) -> Passage {
     match inherited::refuse_borrower() {
         Some(errno) => Passage { is_outer: false, refused: Some(errno) },
-        None => enter(closure, about),
+        None => enter(call, about),
     }
 }
 
-/// A call enters. `closure` is the name of the closure that it runs.
+/// A call enters.
 #[cold]
 #[inline(never)]
-pub(super) fn enter(closure: &'static str, about: About) -> Passage {
+pub(super) fn enter(call: Call, about: About) -> Passage {
     if current().is_some() {
         return Passage::UNSEEN;
     }
@@ -69,11 +68,11 @@ pub(super) fn enter(closure: &'static str, about: About) -> Passage {
         return Passage { is_outer: true, refused: None };
     }
     check::begins();
-    let Some((made, mut fate)) = state::enter(closure, about) else { return Passage::UNSEEN };
-    if life::refuses(made.call, about.address) {
+    let (made, mut fate) = state::enter(call, about);
+    if life::refuses(call, about.address) {
         fate.errno = Some(libc::EIO);
     }
-    check::enters(made.call, about.address);
+    check::enters(call, about.address);
     current::begin(made);
     if fate.delay_ns > 0 {
         std::thread::sleep(std::time::Duration::from_nanos(fate.delay_ns));
@@ -101,9 +100,6 @@ pub(super) enum End {
     Failed,
 }
 
-/// The calls after which peers can connect.
-const LISTEN: [&str; 2] = ["rdma_listen", "rlisten"];
-
 /// A call that has entered leaves.
 #[inline]
 pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
@@ -116,23 +112,24 @@ pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
 #[inline(never)]
 fn left(passage: Passage, end: End, about: About) {
     let Some(made) = current::end() else { return };
-    settle(made, passage, end, about);
-    check::leaves(made.call, about.address);
+    let Some(call) = made.call else { return };
+    settle(call, made, passage, end, about);
+    check::leaves(call, about.address);
 }
 
-fn settle(made: current::Made, passage: Passage, end: End, about: About) {
+fn settle(call: Call, made: current::Made, passage: Passage, end: End, about: About) {
     match end {
-        End::Idle if passage.refused.is_none() => return state::take_back(&made),
-        End::Done if LISTEN.contains(&made.call) => state::listens(),
+        End::Idle if passage.refused.is_none() => return state::take_back(call, &made),
+        End::Done if call.listens() => state::listens(),
         End::Again => current::put_aside(made),
-        End::Failed if names::gives_back(made.call) => {
+        End::Failed if call.gives_back() => {
             inventory::excuse(about.address);
             check::tell(|checker| checker.destroy_failed(about.address as u64));
         }
         _ => {}
     }
     if end != End::Again {
-        state::returned(&made);
+        state::returned(call, &made);
     }
 }
 

@@ -1,11 +1,11 @@
 //! The report of calls (PUMICE_CALL_REPORT): a line of JSON for each rule that applied, and one when the
 //! process ends, with the calls that it made and the objects that it left.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::path::Path;
 
+use pumice_calls::Ordinals;
 use pumice_device::faults::calls::{CallFired, errno_text};
 use pumice_device::system::output_file::{OutputFile, whole_lines};
 
@@ -53,9 +53,9 @@ impl Report {
         self.write(&format!("{{\"event\":\"listening\",\"pid\":{}}}", std::process::id()));
     }
 
-    pub(super) fn ended(&mut self, counts: &BTreeMap<&'static str, u64>, left: Option<&[Object]>) {
+    pub(super) fn ended(&mut self, counts: &Ordinals, left: Option<&[Object]>) {
         let calls: Vec<String> =
-            counts.iter().map(|(call, count)| format!("{}:{count}", quoted(call))).collect();
+            counts.counted().map(|(call, count)| format!("{}:{count}", quoted(call.name()))).collect();
         let program = std::env::args_os().next().unwrap_or_default();
         let mut line = format!(
             "{{\"event\":\"ended\",\"pid\":{},\"program\":{},\"calls\":{{{}}}",
@@ -68,7 +68,11 @@ impl Report {
                 .iter()
                 .map(|object| {
                     let Object { kind, call, ordinal, .. } = object;
-                    format!("{{\"kind\":{},\"call\":{},\"nth\":{ordinal}}}", quoted(kind), quoted(call))
+                    format!(
+                        "{{\"kind\":{},\"call\":{},\"nth\":{ordinal}}}",
+                        quoted(kind),
+                        quoted(call.name())
+                    )
                 })
                 .collect();
             let _ = write!(line, ",\"left\":[{}]", objects.join(","));

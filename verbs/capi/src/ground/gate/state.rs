@@ -1,10 +1,10 @@
 //! Counting calls, and asking the rules about them.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_calls::{Call, Ordinals};
 use pumice_device::event::Event;
 use pumice_device::faults::Triggers;
 use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
@@ -16,9 +16,8 @@ use super::about::About;
 use super::current::Made;
 use super::evidence::Evidence;
 use super::inventory;
-use super::names::{Name, Names};
 use super::report::Report;
-use super::watch::{Watch, look_at};
+use super::watch::{Watch, lets_pass, look_at};
 use crate::ground::check;
 use crate::ground::environment;
 use crate::ground::listeners;
@@ -27,8 +26,6 @@ use crate::ground::own_devices::name_of;
 
 /// What is known of the calls of this process.
 struct State {
-    names: Names,
-    counts: Counts,
     faults: CallFaults,
     /// What rules of the plan wait for.
     triggers: Arc<Triggers>,
@@ -37,31 +34,8 @@ struct State {
     evidence: Option<Evidence>,
 }
 
-/// How often each call was made, by the places of their names.
-#[derive(Default)]
-struct Counts(Vec<(&'static str, u64)>);
-
-impl Counts {
-    /// One more; how many there are now.
-    fn add(&mut self, name: Name) -> u64 {
-        if self.0.len() <= name.place {
-            self.0.resize(name.place + 1, ("", 0));
-        }
-        let Some(place) = self.0.get_mut(name.place) else { return 0 };
-        *place = (name.call, place.1.saturating_add(1));
-        place.1
-    }
-
-    fn take_back(&mut self, place: usize) {
-        if let Some((_, count)) = self.0.get_mut(place) {
-            *count = count.saturating_sub(1);
-        }
-    }
-
-    fn by_name(&self) -> BTreeMap<&'static str, u64> {
-        self.0.iter().copied().filter(|(call, _)| !call.is_empty()).collect()
-    }
-}
+/// How often each call was made in this process: a fork counts from the beginning.
+static ORDINALS: PerProcess<Ordinals> = PerProcess::new(|_| Ordinals::new());
 
 static STATE: PerProcess<Mutex<Option<State>>> = PerProcess::new(|_| Mutex::new(None));
 
@@ -69,15 +43,19 @@ fn lock() -> MutexGuard<'static, Option<State>> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The call of a closure enters: if it is a call of the program's that can fail, which one it is and what
-/// happens to it.
-pub(super) fn enter(closure: &'static str, about: About) -> Option<(Made, CallFate)> {
+/// A call of the program's enters: its ordinal, and what happens to it. Without rules and without a report it
+/// is counted, and that is all.
+pub(super) fn enter(call: Call, about: About) -> (Made, CallFate) {
+    if lets_pass() {
+        let made = Made { call: Some(call), ordinal: ORDINALS.add(call), qp: None, is_met: false };
+        return (made, CallFate::default());
+    }
     let mut told = Vec::new();
     let entered = {
         let mut guard = lock();
         let state = State::of(&mut guard);
         look_at(state.watch());
-        state.enter(closure, about, &mut told)
+        state.enter(call, about, &mut told)
     };
     // Without the lock: standard error may be slow.
     for sentence in told {
@@ -87,11 +65,18 @@ pub(super) fn enter(closure: &'static str, about: About) -> Option<(Made, CallFa
 }
 
 /// A call does not count after all.
-pub(super) fn take_back(made: &Made) {
+pub(super) fn take_back(call: Call, made: &Made) {
+    if made.is_met {
+        return;
+    }
+    if lets_pass() {
+        return ORDINALS.take_back(call);
+    }
     let mut guard = lock();
-    let Some(state) = guard.as_mut().filter(|_| !made.is_met) else { return };
-    state.counts.take_back(made.place);
-    state.faults.take_back(&CallKey { call: made.call, ordinal: made.ordinal, qp: made.qp });
+    ORDINALS.take_back(call);
+    if let Some(state) = guard.as_mut() {
+        state.faults.take_back(&CallKey { call: call.name(), ordinal: made.ordinal, qp: made.qp });
+    }
 }
 
 /// What rules of the plan wait for in this process.
@@ -109,11 +94,14 @@ pub(super) fn change(change: &mut dyn FnMut(&mut CallFaults)) {
 }
 
 /// A call has returned that counts.
-pub(super) fn returned(made: &Made) {
+pub(super) fn returned(call: Call, made: &Made) {
+    if lets_pass() {
+        return;
+    }
     let triggers =
         lock().as_ref().filter(|state| state.counts_calls()).map(|state| Arc::clone(&state.triggers));
     if let Some(triggers) = triggers {
-        triggers.called(made.call, made.ordinal);
+        triggers.called(call.name(), made.ordinal);
     }
 }
 
@@ -136,7 +124,7 @@ pub(super) fn farewell() {
         print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
     }
     if let Some(report) = &mut state.report {
-        report.ended(&state.counts.by_name(), inventory::leftovers().as_deref());
+        report.ended(&ORDINALS, inventory::leftovers().as_deref());
     }
 }
 
@@ -152,8 +140,7 @@ impl State {
         let tag = settings.map(|settings| settings.tag_of(std::env::args_os())).unwrap_or_default();
         let triggers = Triggers::new(&plan, &Clock::monotonic());
         let faults = CallFaults::new(&plan, &tag, &triggers);
-        let (names, counts) = (Names::default(), Counts::default());
-        let mut state = State { names, counts, faults, triggers, report, evidence: None };
+        let mut state = State { faults, triggers, report, evidence: None };
         state.begin_evidence();
         state
     }
@@ -184,15 +171,9 @@ impl State {
         }
     }
 
-    fn enter(
-        &mut self,
-        closure: &'static str,
-        about: About,
-        told: &mut Vec<String>,
-    ) -> Option<(Made, CallFate)> {
-        let name = self.names.of(closure)?;
-        let Name { call, place } = name;
-        let ordinal = self.counts.add(name);
+    /// The lock of the state keeps the order in which rules count that of ordinals.
+    fn enter(&mut self, call: Call, about: About, told: &mut Vec<String>) -> (Made, CallFate) {
+        let ordinal = ORDINALS.add(call);
         let asks = self.faults.need_queue_pairs();
         let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
         let (mut fate, mut is_met) = (CallFate::default(), false);
@@ -200,7 +181,7 @@ impl State {
             let device = OnceCell::new();
             let device = || *device.get_or_init(|| about.device());
             let (report, evidence) = (&mut self.report, &mut self.evidence);
-            fate = self.faults.decide(&CallKey { call, ordinal, qp }, &mut |fired| {
+            fate = self.faults.decide(&CallKey { call: call.name(), ordinal, qp }, &mut |fired| {
                 is_met = true;
                 let device = device();
                 let named = device.and_then(name_of);
@@ -214,7 +195,7 @@ impl State {
                 }
             });
         }
-        Some((Made { call, place, ordinal, qp, is_met }, fate))
+        (Made { call: Some(call), ordinal, qp, is_met }, fate)
     }
 }
 

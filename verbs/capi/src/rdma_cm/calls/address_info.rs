@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::rdma_addrinfo;
 use crate::ground::arguments::Text;
 use crate::ground::errno::INVALID;
@@ -16,7 +18,7 @@ pub(crate) extern "C" fn rdma_getaddrinfo(
     hints: Option<&rdma_addrinfo>,
     res: Option<&mut MaybeUninit<*mut rdma_addrinfo>>,
 ) -> c_int {
-    number(|| {
+    number(Call::rdma_getaddrinfo, || {
         let res = res.ok_or(INVALID)?;
         match look_up(node, service, hints)? {
             Answer::Found(info) => {

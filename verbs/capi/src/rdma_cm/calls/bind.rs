@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_transport::cm::BacklogOverflow;
 
 use crate::ground::errno::{Errno, INVALID};
@@ -18,7 +19,7 @@ use crate::rdma_cm::id::shared::shared_at;
 const BACKLOG: usize = 1024;
 
 pub(crate) extern "C" fn rdma_bind_addr(id: IdPointer, addr: AddressPointer) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_bind_addr, id.on(), || {
         let (own, address) = (id.id()?, addr.parse()?);
         let mut state = own.state();
         state.by_gid = addr.is_gid();
@@ -28,7 +29,7 @@ pub(crate) extern "C" fn rdma_bind_addr(id: IdPointer, addr: AddressPointer) -> 
 }
 
 pub(crate) extern "C" fn rdma_listen(id: IdPointer, backlog: c_int) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_listen, id.on(), || {
         listen(&id.id()?, backlog)?;
         Ok(0)
     })

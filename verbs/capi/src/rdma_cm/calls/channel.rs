@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::mem::{self, MaybeUninit};
 
+use pumice_calls::Call;
+
 use crate::ground::abi::{rdma_cm_event, rdma_event_channel};
 use crate::ground::cancellation::blocking;
 use crate::ground::check;
@@ -14,7 +16,7 @@ use crate::rdma_cm::id::identifier::{Channel, ChannelPointer};
 use crate::rdma_cm::id::shared::all;
 
 pub(crate) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
-    pointer(|| {
+    pointer(Call::rdma_create_event_channel, || {
         // Without a device there are no events.
         all()?;
         Ok(Channel::new()?.hand_out())
@@ -41,7 +43,7 @@ pub(crate) extern "C-unwind" fn rdma_get_cm_event(
     mut event: Option<&mut MaybeUninit<*mut rdma_cm_event>>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(About::NOTHING, || {
+        attempt(Call::rdma_get_cm_event, About::NOTHING, || {
             let event = event.as_deref_mut().ok_or(INVALID)?;
             let channel = channel.channel()?.ok_or(INVALID)?;
             let next = next_event(&channel)?;

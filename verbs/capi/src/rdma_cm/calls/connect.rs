@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_device::hca::Hca;
 use pumice_transport::cm::{
     AcceptParams, ConnectParams, RejectParams, ResolveParams, SidrReply, State as DeviceState,
@@ -134,7 +135,7 @@ fn depth(hca: &Hca, wanted: u8, otherwise: u8) -> Result<u8, Errno> {
 }
 
 pub(crate) extern "C" fn rdma_connect(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number_of(id.on(), || connect(&id.id()?, Parameters::given(conn_param)))
+    number_of(Call::rdma_connect, id.on(), || connect(&id.id()?, Parameters::given(conn_param)))
 }
 
 /// Sends a request to the peer; waits for the answer if the identifier is synchronous.
@@ -218,7 +219,7 @@ fn send_request(
 }
 
 pub(crate) extern "C" fn rdma_accept(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number_of(id.on(), || accept(&id.id()?, Parameters::given(conn_param)))
+    number_of(Call::rdma_accept, id.on(), || accept(&id.id()?, Parameters::given(conn_param)))
 }
 
 /// Answers a request; waits until the connection is there if the identifier is synchronous.
@@ -314,7 +315,7 @@ pub(crate) extern "C" fn rdma_reject(
     private_data_len: u8,
 ) -> c_int {
     let private_data = PrivateData::given(private_data, private_data_len);
-    number_of(id.on(), || reject(&*id.id()?, private_data, RejectReason::CONSUMER))
+    number_of(Call::rdma_reject, id.on(), || reject(&*id.id()?, private_data, RejectReason::CONSUMER))
 }
 
 /// Rejects because of the vendors' options.
@@ -326,7 +327,7 @@ pub(crate) extern "C" fn rdma_reject_ece(
     /// "Vendor option is not supported."
     const OPTION_NOT_SUPPORTED: RejectReason = RejectReason(35);
     let private_data = PrivateData::given(private_data, private_data_len);
-    number_of(id.on(), || reject(&*id.id()?, private_data, OPTION_NOT_SUPPORTED))
+    number_of(Call::rdma_reject_ece, id.on(), || reject(&*id.id()?, private_data, OPTION_NOT_SUPPORTED))
 }
 
 /// Rejects a request without private data.
@@ -354,7 +355,7 @@ fn reject(own: &Id, private_data: PrivateData<'_>, reason: RejectReason) -> Resu
 
 /// The program has brought its own queue pair to RTS.
 pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_establish, id.on(), || {
         let own = id.id()?;
         //= man:rdma_establish
         //| The call is for identifiers without a queue pair.
@@ -370,7 +371,7 @@ pub(crate) extern "C" fn rdma_establish(id: IdPointer) -> c_int {
 
 /// An asynchronous event of the queue pair, from the program that received it.
 pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_notify, id.on(), || {
         let own = id.id()?;
         let connection = own.state().connection.filter(|_| event == EVENT_COMMUNICATION_ESTABLISHED);
         let connection = connection.ok_or_else(|| {
@@ -388,7 +389,7 @@ pub(crate) extern "C" fn rdma_notify(id: IdPointer, event: u32) -> c_int {
 }
 
 pub(crate) extern "C" fn rdma_disconnect(id: IdPointer) -> c_int {
-    number_of(id.on(), || disconnect(&*id.id()?))
+    number_of(Call::rdma_disconnect, id.on(), || disconnect(&*id.id()?))
 }
 
 /// Takes the queue pair to ERR and tells the peer; waits until that is done if the identifier is synchronous.

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use pumice_calls::Call;
 use pumice_device::settings::MAX_DEVICES;
 
 use crate::ground::abi::ibv_context;
@@ -16,7 +17,7 @@ pub(crate) extern "C" fn rdma_get_devices(
     num_devices: Option<&mut MaybeUninit<c_int>>,
 ) -> *mut *mut ibv_context {
     let mut count = 0;
-    let list: *mut *mut ibv_context = pointer(|| {
+    let list: *mut *mut ibv_context = pointer(Call::rdma_get_devices, || {
         // All places are null: also the last, where the list ends.
         let mut list = [ptr::null_mut(); MAX_DEVICES + 1];
         let devices = up_to_date()?.iter().filter(|device| !device.is_gone()).take(MAX_DEVICES);

@@ -6,6 +6,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_calls::Call;
+
 use super::identifier::destroy;
 use super::resolve::{resolve_address, resolve_route};
 use super::{path_option, queue_pair, shared_receive_queue};
@@ -33,7 +35,7 @@ pub(crate) extern "C" fn rdma_create_ep(
     pd: *mut ibv_pd,
     qp_init_attr: Option<&mut ibv_qp_init_attr>,
 ) -> c_int {
-    number(|| {
+    number(Call::rdma_create_ep, || {
         let (info, id) = (res.ok_or(INVALID)?, id.ok_or(INVALID)?);
         let (ps, kind) = (info.ai_port_space as u32, info.ai_qp_type as u32);
         tell_identifiers();
@@ -46,7 +48,7 @@ pub(crate) extern "C" fn rdma_create_ep(
             Err(errno) => {
                 destroy_queue_pair(&own);
                 // The call fails for the reason that it has already.
-                let _ = destroy(&own, "rdma_create_ep");
+                let _ = destroy(&own, Call::rdma_create_ep);
                 Err(errno)
             }
         }
@@ -94,7 +96,7 @@ pub(crate) extern "C" fn rdma_destroy_ep(id: IdPointer) {
         let Ok(own) = id.id() else { return };
         destroy_queue_pair(&own);
         shared_receive_queue::destroy(&own);
-        if destroy(&own, "rdma_destroy_ep").is_ok() {
+        if destroy(&own, Call::rdma_destroy_ep).is_ok() {
             drop(id.take_back());
         }
     });
@@ -106,7 +108,7 @@ pub(crate) extern "C-unwind" fn rdma_get_request(
     mut id: Option<&mut MaybeUninit<*mut rdma_cm_id>>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(listen.on(), || {
+        attempt(Call::rdma_get_request, listen.on(), || {
             let own = listen.id()?;
             //= man:rdma_get_request
             //| Only synchronous listeners give their requests by this call.
@@ -143,7 +145,7 @@ fn next_request(own: &Arc<Id>) -> Result<*mut rdma_cm_id, Errno> {
         && let Err(errno) = queue_pair::create(&request, own.c.pd(), &mut wanted)
     {
         drop(event);
-        let _ = destroy(&request, "rdma_get_request");
+        let _ = destroy(&request, Call::rdma_get_request);
         return Err(errno);
     }
     // The event is the request's from here on.

@@ -2,6 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use pumice_calls::Call;
+
 use crate::ground::abi::rdma_cm_event;
 use crate::ground::errno::INVALID;
 use crate::ground::outcome::{number, number_of};
@@ -11,7 +13,7 @@ use crate::rdma_cm::id::channel::EventParameters;
 use crate::rdma_cm::id::identifier::{IdPointer, LocalEvent};
 
 pub(crate) extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
-    number(|| {
+    number(Call::rdma_ack_cm_event, || {
         acknowledge(event)?;
         Ok(0)
     })
@@ -23,7 +25,7 @@ pub(crate) extern "C" fn rdma_event_str(event: c_int) -> *const c_char {
 
 /// Wakes the threads that wait at the identifier's channel: RDMA_CM_EVENT_USER with this status and number.
 pub(crate) extern "C" fn rdma_write_cm_event(id: IdPointer, event: u32, status: c_int, arg: u64) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_write_cm_event, id.on(), || {
         let id = id.id()?;
         if event != USER {
             return Err(INVALID.because(|| "programs write RDMA_CM_EVENT_USER only".to_owned()));

@@ -4,6 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::rdma_cm_id;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::{number, number_of};
@@ -20,7 +22,7 @@ pub(crate) extern "C" fn rdma_create_id(
     context: *mut c_void,
     ps: u32,
 ) -> c_int {
-    number(|| {
+    number(Call::rdma_create_id, || {
         let id = id.ok_or(INVALID)?;
         tell_identifiers();
         id.write(Id::create(channel.channel()?, context, ps, None)?.hand_out());
@@ -31,8 +33,8 @@ pub(crate) extern "C" fn rdma_create_id(
 /// The peer is told that the connection ends. The call waits until all events that the program has fetched
 /// are acknowledged.
 pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
-    number_of(id.about(), || {
-        destroy(&id.id()?, "rdma_destroy_id")?;
+    number_of(Call::rdma_destroy_id, id.about(), || {
+        destroy(&id.id()?, Call::rdma_destroy_id)?;
         drop(id.take_back());
         Ok(0)
     })
@@ -43,7 +45,7 @@ pub(crate) extern "C" fn rdma_destroy_id(id: IdPointer) -> c_int {
 ///
 /// # Errors
 /// Those of opening the device.
-pub(crate) fn destroy(id: &Arc<Id>, call: &str) -> Result<(), Errno> {
+pub(crate) fn destroy(id: &Arc<Id>, call: Call) -> Result<(), Errno> {
     let shared = id.shared()?;
     let (connection, bindings) = {
         let mut registry = registry();
@@ -78,7 +80,7 @@ pub(crate) fn destroy(id: &Arc<Id>, call: &str) -> Result<(), Errno> {
 /// Moves an identifier and its waiting events to another channel; without one it becomes synchronous. The
 /// call waits until all events that the program has fetched are acknowledged.
 pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_migrate_id, id.on(), || {
         let (own, given) = (id.id()?, channel.channel()?);
         let (synchronous, was_synchronous) = (given.is_none(), own.state().synchronous);
         if synchronous && was_synchronous {
@@ -91,7 +93,7 @@ pub(crate) extern "C" fn rdma_migrate_id(id: IdPointer, channel: ChannelPointer)
         }
         //= man:rdma_migrate_id
         //| Moving an identifier waits until its events are acknowledged.
-        own.unacknowledged().wait("rdma_migrate_id", own.as_ptr().addr());
+        own.unacknowledged().wait(Call::rdma_migrate_id, own.as_ptr().addr());
         Ok(0)
     })
 }

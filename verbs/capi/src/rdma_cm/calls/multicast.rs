@@ -5,6 +5,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use pumice_calls::Call;
 use pumice_transport::cm::MadRoute;
 use pumice_transport::types::Gid;
 
@@ -43,7 +44,7 @@ pub(crate) extern "C" fn rdma_join_multicast(
     addr: AddressPointer,
     context: *mut c_void,
 ) -> c_int {
-    number_of(id.on(), || join(&id.id()?, addr, FULL_MEMBER, context))
+    number_of(Call::rdma_join_multicast, id.on(), || join(&id.id()?, addr, FULL_MEMBER, context))
 }
 
 /// Joins, perhaps to send only.
@@ -52,7 +53,7 @@ pub(crate) extern "C" fn rdma_join_multicast_ex(
     mc_join_attr: Option<&rdma_cm_join_mc_attr_ex>,
     context: *mut c_void,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_join_multicast_ex, id.on(), || {
         let (own, wanted) = (id.id()?, mc_join_attr.ok_or(INVALID)?);
         if wanted.comp_mask >= MASK_END {
             return Err(Errno(libc::ENOTSUP));
@@ -121,7 +122,7 @@ fn vector(own: &Id, state: &State, group: Gid) -> Result<ibv_ah_attr, Errno> {
 }
 
 pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointer) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_leave_multicast, id.on(), || {
         let (own, address) = (id.id()?, addr.bytes().map_err(|_| INVALID)?);
         let mut state = own.state();
         let index = state.memberships.iter().position(|member| member.address == address);
@@ -143,7 +144,7 @@ pub(crate) extern "C" fn rdma_leave_multicast(id: IdPointer, addr: AddressPointe
             // The event of joining is this library's to acknowledge. librdmacm does not, and waits for ever.
             acknowledge_last(&own);
         }
-        member.unacknowledged.wait("rdma_leave_multicast", own.as_ptr().addr());
+        member.unacknowledged.wait(Call::rdma_leave_multicast, own.as_ptr().addr());
         Ok(0)
     })
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
+use pumice_calls::Call;
 use pumice_transport::mad::Ece;
 
 use super::path_option;
@@ -22,7 +23,7 @@ pub(crate) extern "C" fn rdma_set_option(
     optval: Bytes<'_>,
     optlen: usize,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_set_option, id.on(), || {
         let own = id.id()?;
         let given = optval.get(optlen).ok();
         match level {
@@ -81,7 +82,7 @@ pub(crate) fn set(own: &Id, option: c_int, given: Option<&[u8]>) -> Result<(), E
 
 /// What the peer is told of this side's options.
 pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_set_local_ece, id.on(), || {
         let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
         if ece.comp_mask != 0 {
             return Err(INVALID);
@@ -93,7 +94,7 @@ pub(crate) extern "C" fn rdma_set_local_ece(id: IdPointer, ece: Option<&ibv_ece>
 
 /// What the peer said of its options.
 pub(crate) extern "C" fn rdma_get_remote_ece(id: IdPointer, ece: Option<&mut MaybeUninit<ibv_ece>>) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_get_remote_ece, id.on(), || {
         let (own, ece) = (id.id()?, ece.ok_or(INVALID)?);
         let remote = own.state().remote_ece;
         ece.write(ibv_ece { vendor_id: remote.vendor_id, options: remote.options, comp_mask: 0 });

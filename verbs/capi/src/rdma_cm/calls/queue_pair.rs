@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::{ibv_cq, ibv_pd, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::{number_of, value};
@@ -23,7 +25,7 @@ pub(crate) extern "C" fn rdma_init_qp_attr(
     qp_attr: Option<&mut ibv_qp_attr>,
     qp_attr_mask: Option<&mut c_int>,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_init_qp_attr, id.on(), || {
         let (own, attr, mask) = (id.id()?, qp_attr.ok_or(INVALID)?, qp_attr_mask.ok_or(INVALID)?);
         let wanted = attr.qp_state;
         let state = own.state();
@@ -46,7 +48,7 @@ pub(crate) extern "C" fn rdma_create_qp(
     pd: *mut ibv_pd,
     qp_init_attr: Option<&mut ibv_qp_init_attr>,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_create_qp, id.on(), || {
         create(&*id.id()?, pd, qp_init_attr.ok_or(INVALID)?)?;
         Ok(0)
     })
@@ -83,7 +85,7 @@ pub(crate) extern "C" fn rdma_create_qp_ex(
     id: IdPointer,
     qp_init_attr: Option<&mut ibv_qp_init_attr_ex>,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_create_qp_ex, id.on(), || {
         create_extended(&*id.id()?, qp_init_attr.ok_or(INVALID)?)?;
         Ok(0)
     })

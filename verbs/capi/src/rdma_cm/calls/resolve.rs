@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_transport::cm::{CmPath, MadRoute};
 
 use crate::ground::errno::{Errno, INVALID};
@@ -27,7 +28,7 @@ pub(crate) extern "C" fn rdma_resolve_addr(
 ) -> c_int {
     // As to the kernel, less than nothing is very long.
     let limit = Duration::from_millis(u64::from(timeout_ms as u32));
-    number_of(id.on(), || resolve_address(&id.id()?, src_addr, dst_addr, limit))
+    number_of(Call::rdma_resolve_addr, id.on(), || resolve_address(&id.id()?, src_addr, dst_addr, limit))
 }
 
 /// `rdma_resolve_addr`, with its event if the identifier is synchronous.
@@ -128,7 +129,7 @@ fn flow_label(source_port: u16, destination_port: u16) -> u32 {
 }
 
 pub(crate) extern "C" fn rdma_resolve_route(id: IdPointer, _timeout_ms: c_int) -> c_int {
-    number_of(id.on(), || resolve_route(&id.id()?))
+    number_of(Call::rdma_resolve_route, id.on(), || resolve_route(&id.id()?))
 }
 
 /// `rdma_resolve_route`, with its event if the identifier is synchronous.

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::rdma_addrinfo;
 use crate::ground::arguments::Text;
 use crate::ground::errno::{Errno, INVALID};
@@ -22,7 +24,7 @@ pub(crate) extern "C" fn rdma_resolve_addrinfo(
     service: Text<'_>,
     hints: Option<&rdma_addrinfo>,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_resolve_addrinfo, id.on(), || {
         let own = id.id()?;
         if hints.is_some_and(|hints| hints.ai_flags & RAI_SA != 0) {
             return Err(Errno(libc::ENOTSUP).because(|| {
@@ -52,7 +54,7 @@ pub(crate) extern "C" fn rdma_query_addrinfo(
     id: IdPointer,
     info: Option<&mut MaybeUninit<*mut rdma_addrinfo>>,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_query_addrinfo, id.on(), || {
         let own = id.id()?;
         let info = info.ok_or(INVALID)?;
         let answer = own.state().address_info.take().ok_or(Errno(libc::ENOENT))?;

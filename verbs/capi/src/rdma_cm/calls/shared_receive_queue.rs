@@ -4,6 +4,8 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use pumice_calls::Call;
+
 use crate::ground::abi::{ibv_pd, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::{number_of, value};
@@ -30,7 +32,7 @@ pub(crate) extern "C" fn rdma_create_srq(
     pd: *mut ibv_pd,
     attr: Option<&mut ibv_srq_init_attr>,
 ) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_create_srq, id.on(), || {
         let (own, given) = (id.id()?, attr.ok_or(INVALID)?);
         let mut all = ibv_srq_init_attr_ex {
             srq_context: given.srq_context,
@@ -48,7 +50,7 @@ pub(crate) extern "C" fn rdma_create_srq(
 
 /// As `rdma_create_srq`; a domain or a completion queue that is not named is the identifier's.
 pub(crate) extern "C" fn rdma_create_srq_ex(id: IdPointer, attr: Option<&mut ibv_srq_init_attr_ex>) -> c_int {
-    number_of(id.on(), || {
+    number_of(Call::rdma_create_srq_ex, id.on(), || {
         let (own, given) = (id.id()?, attr.ok_or(INVALID)?);
         if given.comp_mask & MASK_TYPE == 0 {
             return Err(INVALID);

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use pumice_calls::Call;
 use pumice_device::ground::awaited::Awaited;
 use pumice_device::settings::Log;
 
@@ -43,7 +44,7 @@ impl Unacknowledged {
     /// still look at one. After a while it says so. `call`: what waits; `id`: the address of the identifier.
     ///
     /// No lock may be held.
-    pub(crate) fn wait(&self, call: &str, id: usize) {
+    pub(crate) fn wait(&self, call: Call, id: usize) {
         let all = |left: &[u32; EVENT_KINDS]| left.iter().all(|count| *count == 0);
         if self.left.wait_for(Unacknowledged::UNTIL_FOUND, all) {
             return;
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn waiting_ends_with_the_last_acknowledgement() {
         let unacknowledged = Arc::new(Unacknowledged::default());
-        unacknowledged.wait("rdma_destroy_id", 1);
+        unacknowledged.wait(Call::rdma_destroy_id, 1);
         [9, 4, 4].into_iter().for_each(|event| unacknowledged.fetched(event));
         assert_eq!(
             unacknowledged.left.look(named),
@@ -129,7 +130,7 @@ mod tests {
         let waiter = thread::spawn({
             let unacknowledged = Arc::clone(&unacknowledged);
             move || {
-                unacknowledged.wait("rdma_destroy_id", 1);
+                unacknowledged.wait(Call::rdma_destroy_id, 1);
                 done.send(unacknowledged.left.look(|left| left.iter().sum::<u32>())).unwrap();
             }
         });
@@ -142,7 +143,7 @@ mod tests {
         waiter.join().unwrap();
         unacknowledged.acknowledged(4);
         unacknowledged.fetched(u32::MAX);
-        unacknowledged.wait("rdma_destroy_id", 1);
+        unacknowledged.wait(Call::rdma_destroy_id, 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use libc::socklen_t;
+use pumice_calls::Call;
 use pumice_device::system::lineage::borrows_memory;
 
 use super::room::{RoomPointer, stream};
@@ -26,7 +27,7 @@ pub(crate) extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
     if is_inside() {
         return not_for_the_library(NOT_SUPPORTED);
     }
-    number(|| {
+    number(Call::rsocket, || {
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         let _inside = Inside::enter();
         if !matches!(domain, libc::AF_INET | libc::AF_INET6) {
@@ -57,7 +58,7 @@ pub(crate) extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) ->
 }
 
 pub(crate) extern "C" fn rbind(descriptor: c_int, addr: AddressPointer, addrlen: socklen_t) -> c_int {
-    number(|| {
+    number(Call::rbind, || {
         let _inside = Inside::enter();
         let to = addr.parse_within(addrlen)?;
         match socket(descriptor)? {
@@ -70,7 +71,7 @@ pub(crate) extern "C" fn rbind(descriptor: c_int, addr: AddressPointer, addrlen:
 }
 
 pub(crate) extern "C" fn rlisten(descriptor: c_int, backlog: c_int) -> c_int {
-    number(|| {
+    number(Call::rlisten, || {
         let _inside = Inside::enter();
         stream(descriptor)?.listen(backlog)?;
         Ok(0)
@@ -83,7 +84,7 @@ pub(crate) extern "C-unwind" fn raccept(
     mut addrlen: Option<&mut socklen_t>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        attempt(Call::raccept, || {
             let _inside = Inside::enter();
             let (accepted, peer) = stream(descriptor)?.accept(0)?;
             if let Some(peer) = peer {
@@ -101,7 +102,7 @@ pub(crate) extern "C-unwind" fn rconnect(
 ) -> c_int {
     let mut asked = false;
     blocking(c_int::from(TRY_AGAIN), || {
-        attempt(|| {
+        attempt(Call::rconnect, || {
             let _inside = Inside::enter();
             let peer = addr.parse_within(addrlen)?;
             match socket(descriptor)? {
@@ -115,7 +116,7 @@ pub(crate) extern "C-unwind" fn rconnect(
 }
 
 pub(crate) extern "C" fn rshutdown(descriptor: c_int, how: c_int) -> c_int {
-    number(|| {
+    number(Call::rshutdown, || {
         let _inside = Inside::enter();
         stream(descriptor)?.shutdown(how)?;
         Ok(0)
@@ -128,7 +129,7 @@ pub(crate) extern "C" fn rclose(descriptor: c_int) -> c_int {
         close(descriptor);
         return 0;
     }
-    number(|| {
+    number(Call::rclose, || {
         let _inside = Inside::enter();
         match table::remove(descriptor).ok_or(Errno(libc::EBADF))? {
             Removed::Own(Socket::Stream(stream)) => stream.close(),

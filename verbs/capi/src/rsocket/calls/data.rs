@@ -3,12 +3,13 @@
 use std::ffi::c_int;
 
 use libc::{msghdr, socklen_t};
+use pumice_calls::Call;
 
 use super::room::RoomPointer;
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::outcome::TRY_AGAIN;
-use crate::ground::outcome::sockets::attempt_of;
+use crate::ground::outcome::sockets::attempt;
 use crate::rdma_cm::address::socket_address::AddressPointer;
 use crate::rsocket::parts::buffers::{Buffers, DataPointer, Vector, VectorsPointer, check};
 use crate::rsocket::parts::reentry::Inside;
@@ -21,7 +22,7 @@ pub(crate) extern "C-unwind" fn rrecv(
     len: usize,
     flags: c_int,
 ) -> isize {
-    receive_one("::rsocket::rrecv", descriptor, buf.vector(len), flags, RoomPointer::NULL, None)
+    receive_one(Call::rrecv, descriptor, buf.vector(len), flags, RoomPointer::NULL, None)
 }
 
 pub(crate) extern "C-unwind" fn rrecvfrom(
@@ -32,13 +33,13 @@ pub(crate) extern "C-unwind" fn rrecvfrom(
     src_addr: RoomPointer,
     addrlen: Option<&mut socklen_t>,
 ) -> isize {
-    receive_one("::rsocket::rrecvfrom", descriptor, buf.vector(len), flags, src_addr, addrlen)
+    receive_one(Call::rrecvfrom, descriptor, buf.vector(len), flags, src_addr, addrlen)
 }
 
 /// Receives into one buffer, by the call of this name.
 #[inline(always)]
 fn receive_one(
-    call: &'static str,
+    call: Call,
     descriptor: c_int,
     into: Vector,
     flags: c_int,
@@ -56,7 +57,7 @@ pub(crate) extern "C-unwind" fn rrecvmsg(
     mut msg: Option<&mut msghdr>,
     flags: c_int,
 ) -> isize {
-    in_attempts("::rsocket::rrecvmsg", |moved| {
+    in_attempts(Call::rrecvmsg, |moved| {
         let msg = msg.as_deref_mut().ok_or(Errno(libc::EFAULT))?;
         let list = parts_of(msg)?;
         let name = RoomPointer::of_name(msg);
@@ -73,11 +74,11 @@ fn parts_of<'a>(msg: &msghdr) -> Result<&'a [Vector], Errno> {
 }
 
 pub(crate) extern "C-unwind" fn rread(descriptor: c_int, buf: DataPointer, count: usize) -> isize {
-    receive_one("::rsocket::rread", descriptor, buf.vector(count), 0, RoomPointer::NULL, None)
+    receive_one(Call::rread, descriptor, buf.vector(count), 0, RoomPointer::NULL, None)
 }
 
 pub(crate) extern "C-unwind" fn rreadv(descriptor: c_int, iov: VectorsPointer, iovcnt: c_int) -> isize {
-    in_attempts("::rsocket::rreadv", |moved| {
+    in_attempts(Call::rreadv, |moved| {
         receive(descriptor, iov.list(iovcnt)?, moved, 0, RoomPointer::NULL, None)
     })
 }
@@ -88,7 +89,7 @@ pub(crate) extern "C-unwind" fn rsend(
     len: usize,
     flags: c_int,
 ) -> isize {
-    send_one("::rsocket::rsend", descriptor, buf.vector(len), flags, AddressPointer::NULL, 0)
+    send_one(Call::rsend, descriptor, buf.vector(len), flags, AddressPointer::NULL, 0)
 }
 
 pub(crate) extern "C-unwind" fn rsendto(
@@ -99,13 +100,13 @@ pub(crate) extern "C-unwind" fn rsendto(
     dest_addr: AddressPointer,
     addrlen: socklen_t,
 ) -> isize {
-    send_one("::rsocket::rsendto", descriptor, buf.vector(len), flags, dest_addr, addrlen)
+    send_one(Call::rsendto, descriptor, buf.vector(len), flags, dest_addr, addrlen)
 }
 
 /// Sends from one buffer, by the call of this name.
 #[inline(always)]
 fn send_one(
-    call: &'static str,
+    call: Call,
     descriptor: c_int,
     from: Vector,
     flags: c_int,
@@ -120,7 +121,7 @@ fn send_one(
 
 /// Control data (credentials, descriptors) cannot be sent: EOPNOTSUPP.
 pub(crate) extern "C-unwind" fn rsendmsg(descriptor: c_int, msg: Option<&msghdr>, flags: c_int) -> isize {
-    in_attempts("::rsocket::rsendmsg", |moved| {
+    in_attempts(Call::rsendmsg, |moved| {
         let msg = msg.ok_or(Errno(libc::EFAULT))?;
         if !msg.msg_control.is_null() && msg.msg_controllen > 0 {
             return Err(NOT_SUPPORTED);
@@ -130,25 +131,20 @@ pub(crate) extern "C-unwind" fn rsendmsg(descriptor: c_int, msg: Option<&msghdr>
 }
 
 pub(crate) extern "C-unwind" fn rwrite(descriptor: c_int, buf: DataPointer, count: usize) -> isize {
-    send_one("::rsocket::rwrite", descriptor, buf.vector(count), 0, AddressPointer::NULL, 0)
+    send_one(Call::rwrite, descriptor, buf.vector(count), 0, AddressPointer::NULL, 0)
 }
 
 pub(crate) extern "C-unwind" fn rwritev(descriptor: c_int, iov: VectorsPointer, iovcnt: c_int) -> isize {
-    in_attempts("::rsocket::rwritev", |moved| {
-        send(descriptor, iov.list(iovcnt)?, moved, 0, AddressPointer::NULL, 0)
-    })
+    in_attempts(Call::rwritev, |moved| send(descriptor, iov.list(iovcnt)?, moved, 0, AddressPointer::NULL, 0))
 }
 
 /// Makes attempts of the call of this name until one has an outcome; each gets how many bytes those before
 /// have moved.
 #[inline(always)]
-pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(
-    call: &'static str,
-    mut one: F,
-) -> isize {
+pub(super) fn in_attempts<F: FnMut(&mut usize) -> Result<isize, Errno>>(call: Call, mut one: F) -> isize {
     const { assert!(!std::mem::needs_drop::<F>(), "what the closure owns would be lost with the thread") };
     let mut moved = 0;
-    blocking(isize::from(TRY_AGAIN), || attempt_of(call, || one(&mut moved)))
+    blocking(isize::from(TRY_AGAIN), || attempt(call, || one(&mut moved)))
 }
 
 /// Goes on with what earlier attempts have left of a list: how many bytes all of them have moved.

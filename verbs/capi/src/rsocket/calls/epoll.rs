@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use libc::{epoll_event, pollfd};
+use pumice_calls::Call;
 
 use crate::ground::arguments::{OutArray, Places};
 use crate::ground::cancellation::blocking;
@@ -31,7 +32,7 @@ fn interest(epfd: c_int) -> Result<Arc<Interest>, Errno> {
 
 /// epoll_create1(2).
 pub(crate) extern "C" fn repoll_create(flags: c_int) -> c_int {
-    number(|| {
+    number(Call::repoll_create, || {
         let _inside = Inside::enter();
         let cloexec = if flags & libc::EPOLL_CLOEXEC != 0 { libc::EFD_CLOEXEC } else { 0 };
         let interest = Arc::new(Interest::new(system_call::event(cloexec)?));
@@ -43,7 +44,7 @@ pub(crate) extern "C" fn repoll_create(flags: c_int) -> c_int {
 
 /// epoll_ctl(2).
 pub(crate) extern "C" fn repoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: Option<&epoll_event>) -> c_int {
-    number(|| {
+    number(Call::repoll_ctl, || {
         let _inside = Inside::enter();
         let interest = interest(epfd)?;
         if fd == epfd {
@@ -79,7 +80,7 @@ pub(crate) extern "C-unwind" fn repoll_wait(
     timeout: c_int,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        polled(|| {
+        polled(Call::repoll_wait, || {
             let _inside = Inside::enter();
             let interest = interest(epfd)?;
             let count = usize::try_from(maxevents).ok().filter(|count| *count > 0).ok_or(INVALID)?;

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use libc::off_t;
+use pumice_calls::Call;
 
 use super::data::{go_on, in_attempts};
 use super::room::stream;
@@ -19,7 +20,7 @@ pub(crate) extern "C" fn riomap(
     _flags: c_int,
     offset: off_t,
 ) -> off_t {
-    let mapped = count(|| {
+    let mapped = count(Call::riomap, || {
         let _inside = Inside::enter();
         Ok(stream(descriptor)?.map(buf, len, prot, offset)? as isize)
     });
@@ -27,7 +28,7 @@ pub(crate) extern "C" fn riomap(
 }
 
 pub(crate) extern "C" fn riounmap(descriptor: c_int, buf: DataPointer, len: usize) -> c_int {
-    number(|| {
+    number(Call::riounmap, || {
         let _inside = Inside::enter();
         stream(descriptor)?.unmap(buf, len)?;
         Ok(0)
@@ -42,7 +43,7 @@ pub(crate) extern "C-unwind" fn riowrite(
     offset: off_t,
     flags: c_int,
 ) -> usize {
-    let written = in_attempts("::rsocket::riowrite", |moved| {
+    let written = in_attempts(Call::riowrite, |moved| {
         let _inside = Inside::enter();
         let from = [buf.vector(length)];
         let (stream, offset) = (stream(descriptor)?, (offset as u64).wrapping_add(*moved as u64));

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use libc::socklen_t;
+use pumice_calls::Call;
 
 use super::room::RoomPointer;
 use crate::ground::errno::Errno;
@@ -16,7 +17,7 @@ pub(crate) extern "C" fn rgetpeername(
     addr: RoomPointer,
     addrlen: Option<&mut socklen_t>,
 ) -> c_int {
-    number(|| {
+    number(Call::rgetpeername, || {
         let peer = match socket(descriptor)? {
             Socket::Stream(stream) => {
                 stream.addresses().1.filter(|_| stream.lock().stage == Stage::Connected)
@@ -34,7 +35,7 @@ pub(crate) extern "C" fn rgetsockname(
     addr: RoomPointer,
     addrlen: Option<&mut socklen_t>,
 ) -> c_int {
-    number(|| {
+    number(Call::rgetsockname, || {
         let own = match socket(descriptor)? {
             Socket::Stream(stream) => stream.addresses().0.unwrap_or_else(|| unspecified(stream.family)),
             Socket::Datagram(datagram) => datagram.own()?,

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_long};
 
 use libc::socklen_t;
+use pumice_calls::Call;
 
 use super::room::RoomPointer;
 use crate::ground::arguments::Bytes;
@@ -23,7 +24,7 @@ pub(crate) extern "C" fn rsetsockopt(
     optval: Bytes<'_>,
     optlen: socklen_t,
 ) -> c_int {
-    number(|| {
+    number(Call::rsetsockopt, || {
         let _inside = Inside::enter();
         let value = if optval.is_null() { None } else { optval.get(optlen as usize).ok() };
         match socket(descriptor)? {
@@ -64,7 +65,7 @@ pub(crate) extern "C" fn rgetsockopt(
     optval: RoomPointer,
     optlen: Option<&mut socklen_t>,
 ) -> c_int {
-    number(|| {
+    number(Call::rgetsockopt, || {
         let _inside = Inside::enter();
         let value = match socket(descriptor)? {
             Socket::Stream(stream) => show_of_stream(&stream, level, optname)?,
@@ -105,7 +106,7 @@ fn show_of_stream(stream: &StreamSocket, level: c_int, option: c_int) -> Result<
 
 /// fcntl(2), for the flags of descriptors and of files. The number comes as the first of any arguments.
 pub(crate) extern "C" fn rfcntl(descriptor: c_int, cmd: c_int, arg: c_long) -> c_int {
-    number(|| {
+    number(Call::rfcntl, || {
         let change = |options: &mut Options| {
             let flags = arg as c_int;
             match cmd {

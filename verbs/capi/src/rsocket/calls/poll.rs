@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 use libc::{fd_set, nfds_t, pollfd, timeval};
+use pumice_calls::Call;
 
 use crate::ground::cancellation::{begun, blocking};
 use crate::ground::errno::{Errno, INVALID};
@@ -41,7 +42,7 @@ impl EntriesPointer {
 /// poll(2), for sockets and other descriptors.
 pub(crate) extern "C-unwind" fn rpoll(fds: EntriesPointer, nfds: nfds_t, timeout: c_int) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        polled(|| {
+        polled(Call::rpoll, || {
             let _inside = Inside::enter();
             Ok(wait(fds.entries(nfds)?, deadline(timeout))? as c_int)
         })
@@ -57,7 +58,7 @@ pub(crate) extern "C-unwind" fn rselect(
     timeout: Option<&timeval>,
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
-        polled(|| {
+        polled(Call::rselect, || {
             let _inside = Inside::enter();
             let sets = [readfds.as_deref_mut(), writefds.as_deref_mut(), exceptfds.as_deref_mut()];
             select(nfds, sets, timeout)

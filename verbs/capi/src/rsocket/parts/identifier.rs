@@ -6,6 +6,8 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
 
+use pumice_calls::Call;
+
 use crate::ground::errno::Errno;
 use crate::rdma_cm::calls::connect::{Parameters, accept, connect, disconnect, reject_silently};
 use crate::rdma_cm::calls::identifier::{destroy, migrate};
@@ -61,7 +63,7 @@ impl Identifier {
             Ok(channel) => Ok(Identifier { own: Arc::clone(own), channel }),
             Err(errno) => {
                 // The request fails for the first reason.
-                let _ = destroy(own, "raccept");
+                let _ = destroy(own, Call::raccept);
                 Err(errno)
             }
         }
@@ -163,7 +165,7 @@ impl Identifier {
 impl Drop for Identifier {
     fn drop(&mut self) {
         // It fails if the device is gone, and the identifier with it.
-        let _ = destroy(&self.own, "rclose");
+        let _ = destroy(&self.own, Call::rclose);
     }
 }
 

@@ -1,0 +1,184 @@
+//! What calls fail with.
+//!
+//! The manual pages are those of rdma-core 44. Few list errnos ([`Errnos::Listed`]): a rule may use only
+//! those. Most say "the value of errno on failure" and no more ([`Errnos::Usual`]): a rule may use those that
+//! libibverbs, librdmacm and the kernel's commands behind the call are known to give.
+
+use crate::errno::*;
+
+/// The errnos of a call. The first is what a rule without an errno uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Errnos {
+    /// Its manual page lists them.
+    Listed(&'static [i32]),
+    /// Its manual page says "errno", or it has none.
+    Usual(&'static [i32]),
+}
+
+impl Errnos {
+    /// All of them; the first is the default.
+    pub const fn all(self) -> &'static [i32] {
+        match self {
+            Errnos::Listed(errnos) | Errnos::Usual(errnos) => errnos,
+        }
+    }
+}
+
+/// Making an object.
+pub(crate) const MAKE: Errnos =
+    Errnos::Usual(&[ENOMEM, EINVAL, EAGAIN, ENOSPC, EPERM, EFAULT, EBUSY, EOPNOTSUPP, ENODEV, EIO]);
+/// Making an object that has a descriptor.
+pub(crate) const MAKE_FILE: Errnos =
+    Errnos::Usual(&[ENOMEM, EINVAL, EMFILE, ENFILE, EAGAIN, EPERM, EBUSY, EOPNOTSUPP, ENODEV, EIO]);
+/// Destroying an object.
+pub(crate) const DESTROY: Errnos = Errnos::Usual(&[EBUSY, EINVAL, ENODEV, EIO]);
+/// Changing an object.
+pub(crate) const CHANGE: Errnos =
+    Errnos::Usual(&[EINVAL, ENOMEM, EPERM, EBUSY, EOPNOTSUPP, ETIMEDOUT, ENODEV, EIO]);
+/// Asking for a value.
+pub(crate) const QUERY: Errnos = Errnos::Usual(&[EINVAL, ENOMEM, ENOENT, EOPNOTSUPP, ENODEV, EIO]);
+/// Posting requests: a full queue, a wrong request, a device that failed.
+pub(crate) const POST: Errnos = Errnos::Usual(&[ENOMEM, EINVAL, EIO]);
+/// Arming a completion queue.
+pub(crate) const ARM: Errnos = Errnos::Usual(&[EIO, EINVAL]);
+/// Polling: the manual page promises a negative number only.
+pub(crate) const POLL: Errnos = Errnos::Usual(&[EIO, EINVAL]);
+/// Waiting for an event, which is read(2) of a descriptor.
+pub(crate) const WAIT: Errnos = Errnos::Usual(&[EIO, EINTR, EAGAIN, EBADF, EINVAL]);
+/// Waiting for an event of connection management.
+pub(crate) const CM_WAIT: Errnos =
+    Errnos::Usual(&[EIO, EINTR, EAGAIN, EBADF, EINVAL, ENOMEM, ECONNREFUSED, ETIMEDOUT]);
+/// Addresses and routes.
+pub(crate) const ADDRESS: Errnos = Errnos::Usual(&[
+    EADDRNOTAVAIL,
+    EADDRINUSE,
+    EAFNOSUPPORT,
+    ENODEV,
+    ENETUNREACH,
+    EHOSTUNREACH,
+    ETIMEDOUT,
+    EINVAL,
+    ENOMEM,
+    EIO,
+]);
+/// The steps of a connection.
+pub(crate) const CONNECT: Errnos = Errnos::Usual(&[
+    ECONNREFUSED,
+    ETIMEDOUT,
+    ENOTCONN,
+    EISCONN,
+    ENETUNREACH,
+    EHOSTUNREACH,
+    EINVAL,
+    ENOMEM,
+    ENODEV,
+    EIO,
+]);
+/// Other calls of librdmacm.
+pub(crate) const CM: Errnos = Errnos::Usual(&[EINVAL, ENOMEM, EOPNOTSUPP, EBUSY, ENODEV, EIO]);
+pub(crate) const LIST: Errnos = Errnos::Listed(&[ENOMEM, EPERM, ENOSYS]);
+pub(crate) const DEVICES: Errnos = Errnos::Usual(&[ENOMEM, ENODEV, EPERM, ENOSYS]);
+pub(crate) const GID: Errnos = Errnos::Usual(&[ENODATA, EINVAL, EOPNOTSUPP, EIO]);
+pub(crate) const FORK: Errnos = Errnos::Listed(&[EINVAL]);
+pub(crate) const ADVISE: Errnos =
+    Errnos::Listed(&[ENOMEM, EOPNOTSUPP, EFAULT, EINVAL, EPERM, ENOENT, ENOSYS]);
+pub(crate) const ECE: Errnos = Errnos::Listed(&[EINVAL, EOPNOTSUPP]);
+pub(crate) const NOTIFY: Errnos = Errnos::Usual(&[EINVAL, EISCONN, ENODEV, EIO]);
+
+// Calls of rsockets: rsocket(7) lists no errnos, and says that they behave as those of sockets. So these are
+// errnos that the calls of sockets are known to give, and what rsockets gives when a peer has ended.
+pub(crate) const SOCKET: Errnos = Errnos::Usual(&[
+    ENOMEM,
+    ENOBUFS,
+    EMFILE,
+    ENFILE,
+    EACCES,
+    EAFNOSUPPORT,
+    EINVAL,
+    EPROTONOSUPPORT,
+    EOPNOTSUPP,
+]);
+pub(crate) const BIND: Errnos =
+    Errnos::Usual(&[EADDRINUSE, EADDRNOTAVAIL, EACCES, EBADF, EINVAL, ENOTSOCK, EFAULT]);
+pub(crate) const LISTEN: Errnos = Errnos::Usual(&[EADDRINUSE, EBADF, EINVAL, ENOTSOCK, EOPNOTSUPP]);
+pub(crate) const ACCEPT: Errnos = Errnos::Usual(&[
+    ECONNABORTED,
+    EMFILE,
+    ENFILE,
+    ENOBUFS,
+    ENOMEM,
+    EAGAIN,
+    EINTR,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOTSOCK,
+    EOPNOTSUPP,
+    EPERM,
+    EPROTO,
+]);
+pub(crate) const CONNECT_SOCKET: Errnos = Errnos::Usual(&[
+    ECONNREFUSED,
+    ETIMEDOUT,
+    ENETUNREACH,
+    EHOSTUNREACH,
+    ECONNRESET,
+    EADDRINUSE,
+    EADDRNOTAVAIL,
+    EAFNOSUPPORT,
+    EACCES,
+    EPERM,
+    EAGAIN,
+    EALREADY,
+    EINPROGRESS,
+    EINTR,
+    EISCONN,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOMEM,
+    ENOTSOCK,
+]);
+pub(crate) const SHUTDOWN: Errnos = Errnos::Usual(&[ENOTCONN, EBADF, EINVAL, ENOTSOCK]);
+pub(crate) const CLOSE: Errnos = Errnos::Usual(&[EIO, EBADF, EINTR]);
+pub(crate) const SEND: Errnos = Errnos::Usual(&[
+    ECONNRESET,
+    EPIPE,
+    ENOBUFS,
+    ENOMEM,
+    EAGAIN,
+    EINTR,
+    ENOTCONN,
+    EMSGSIZE,
+    EDESTADDRREQ,
+    EISCONN,
+    EACCES,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOTSOCK,
+    EOPNOTSUPP,
+    EIO,
+]);
+pub(crate) const RECEIVE: Errnos = Errnos::Usual(&[
+    ECONNRESET,
+    ECONNREFUSED,
+    ENOMEM,
+    EAGAIN,
+    EINTR,
+    ENOTCONN,
+    ETIMEDOUT,
+    EBADF,
+    EFAULT,
+    EINVAL,
+    ENOTSOCK,
+    EIO,
+]);
+pub(crate) const WAIT_SOCKETS: Errnos = Errnos::Usual(&[ENOMEM, EINTR, EINVAL, EFAULT, EBADF]);
+pub(crate) const NAME: Errnos = Errnos::Usual(&[ENOTCONN, ENOBUFS, EBADF, EFAULT, EINVAL, ENOTSOCK]);
+pub(crate) const OPTION: Errnos = Errnos::Usual(&[ENOPROTOOPT, EBADF, EFAULT, EINVAL, ENOTSOCK, EOPNOTSUPP]);
+pub(crate) const FILE_FLAGS: Errnos = Errnos::Usual(&[EINVAL, EACCES, EAGAIN, EBADF, EPERM, EOPNOTSUPP]);
+pub(crate) const MAP: Errnos = Errnos::Usual(&[ENOMEM, EINVAL, EBADF, ENOTSOCK, ENOTCONN, EOPNOTSUPP]);
+pub(crate) const EPOLL: Errnos = Errnos::Usual(&[ENOMEM, EMFILE, ENFILE, EINVAL]);
+pub(crate) const EPOLL_CONTROL: Errnos =
+    Errnos::Usual(&[ENOMEM, ENOSPC, EEXIST, ENOENT, EBADF, EINVAL, EPERM, EFAULT]);

@@ -1,0 +1,80 @@
+//! Which calls a fault plan can have fail, and with what.
+
+use crate::errnos::Errnos;
+use crate::table::Call;
+
+/// A call that can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Its manual page in section 3; empty if rdma-core 44 has none.
+    pub page: &'static str,
+    /// What it can fail with.
+    pub errnos: Errnos,
+}
+
+impl CallInfo {
+    /// The call of this name.
+    pub fn of(name: &str) -> Option<&'static CallInfo> {
+        let position = CALLS.binary_search_by(|info| info.name.cmp(name)).ok()?;
+        CALLS.get(position)
+    }
+
+    /// What it can fail with; the first is the default.
+    pub const fn errnos(&self) -> &'static [i32] {
+        self.errnos.all()
+    }
+
+    /// As a call.
+    pub fn call(&self) -> Option<Call> {
+        Call::of(self.name)
+    }
+}
+
+const COUNT: usize = {
+    let (mut count, mut place) = (0, 0);
+    while place < Call::COUNT {
+        if Call::nth(place).errnos().is_some() {
+            count += 1;
+        }
+        place += 1;
+    }
+    count
+};
+
+const LIST: [CallInfo; COUNT] = {
+    let mut list = [CallInfo { name: "", page: "", errnos: Errnos::Usual(&[]) }; COUNT];
+    let (mut count, mut place) = (0, 0);
+    while place < Call::COUNT {
+        let row = Call::nth(place).row();
+        if let Some(errnos) = row.errnos {
+            list[count] = CallInfo { name: row.name, page: row.page, errnos };
+            count += 1;
+        }
+        place += 1;
+    }
+    list
+};
+
+/// All calls that can fail, by name.
+pub const CALLS: &[CallInfo] = &LIST;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted_and_each_call_fails_with_something() {
+        assert!(CALLS.is_sorted_by(|one, next| one.name < next.name));
+        for info in CALLS {
+            assert_eq!(CallInfo::of(info.name), Some(info));
+            assert!(!info.errnos().is_empty());
+        }
+        assert_eq!(CallInfo::of("ibv_wc_status_str"), None);
+        assert_eq!(
+            CallInfo::of("ibv_close_xrc_domain").and_then(CallInfo::call),
+            Some(Call::ibv_close_xrc_domain)
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! The calls that C programs make of libibverbs, librdmacm and the vendors' libraries: one row each.
+//!
+//! What a call is called, which symbol it is, how it fails and with what, what it makes or gives back, and
+//! which manual page tells of it stands in its row, and nowhere else. All that knows verbs asks here: the
+//! build script that exports symbols, the gates that count calls and make them fail, checks, documents.
+//!
+//! ```
+//! use pumice_calls::{Answer, Call, Object};
+//!
+//! let call = Call::of("ibv_alloc_pd").unwrap();
+//! assert_eq!(call, Call::ibv_alloc_pd);
+//! assert_eq!(call.row().answer, Answer::Null);
+//! assert_eq!(call.row().act.made(), Some(Object::Domain));
+//! ```
+//!
+//! A new call is a row in the file of its family: [`Call`] has a variant of that name then.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod connections;
+mod efa;
+mod errno;
+mod errnos;
+mod fallible;
+mod mana;
+mod mlx4;
+mod mlx5;
+mod names;
+mod ordinals;
+mod private;
+mod row;
+mod sockets;
+mod table;
+mod vendors;
+mod verbs;
+
+pub use errno::ERRNOS;
+pub use errnos::Errnos;
+pub use fallible::{CALLS, CallInfo};
+pub use ordinals::Ordinals;
+pub use row::{Act, Answer, Family, Object, Row};
+pub use table::Call;

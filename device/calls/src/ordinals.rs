@@ -1,0 +1,58 @@
+//! How often calls were made.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::table::Call;
+
+/// A count for each call. Threads count without waiting for each other.
+pub struct Ordinals {
+    counts: [AtomicU64; Call::COUNT],
+    /// One that was counted was taken back.
+    were_taken_back: [AtomicBool; Call::COUNT],
+}
+
+impl Ordinals {
+    /// No call was made.
+    pub const fn new() -> Ordinals {
+        Ordinals {
+            counts: [const { AtomicU64::new(0) }; Call::COUNT],
+            were_taken_back: [const { AtomicBool::new(false) }; Call::COUNT],
+        }
+    }
+
+    /// One more: its ordinal, from 1.
+    #[inline]
+    pub fn add(&self, call: Call) -> u64 {
+        self.counts[call as usize].fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// One that was counted does not count after all.
+    #[inline]
+    pub fn take_back(&self, call: Call) {
+        let less = |count: u64| Some(count.saturating_sub(1));
+        let _ = self.counts[call as usize].fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        self.were_taken_back[call as usize].store(true, Ordering::Relaxed);
+    }
+
+    /// How often each call was counted, by name. Those that never were are left out.
+    pub fn counted(&self) -> impl Iterator<Item = (Call, u64)> {
+        Call::by_name().filter_map(|call| {
+            let count = self.counts[call as usize].load(Ordering::Relaxed);
+            let was_counted = count > 0 || self.were_taken_back[call as usize].load(Ordering::Relaxed);
+            was_counted.then_some((call, count))
+        })
+    }
+}
+
+impl Default for Ordinals {
+    fn default() -> Ordinals {
+        Ordinals::new()
+    }
+}
+
+impl fmt::Debug for Ordinals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.counted()).finish()
+    }
+}
