@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The recipes of CONTRIBUTING.md work: each example in tests/recipes is applied to a copy of the sources, alone and with all
-# others, and the copy is built with its tests. What has been built of other packages is used again.
+# others, and the copy is built with its tests, and keeps the rules of the architecture. What has been built of other packages
+# is used again.
 #
 #   scripts/checks/recipes.sh        a line for each recipe
 #   PUMICE_RECIPE_TESTS=yes          runs the tests as well that the examples add to transport and to the library of device
@@ -58,6 +59,15 @@ if ! cargo check --quiet --locked --workspace --all-targets 2>"$complaints"; the
     echo "recipes: the examples do not build"
     exit 1
 fi
+
+# The rules of the architecture hold with them, which ask git for some files.
+git init --quiet && git add --all
+rustc -O --edition 2024 --test tests/floors.rs -o "$target_dir/recipes-floors"
+CARGO_MANIFEST_DIR=$place RUST_BACKTRACE=0 "$target_dir/recipes-floors" --quiet >"$complaints" 2>&1 || {
+    cat "$complaints" >&2
+    echo "recipes: the examples break a rule of the architecture"
+    exit 1
+}
 
 if [[ ${PUMICE_RECIPE_TESTS:-} == yes ]]; then
     mapfile -t tests < <(sed -nE '/^\+ *#\[test\]$/ { n; s/^\+ *fn ([a-z_0-9]+)\(\).*/\1/p }' "${patches[@]}")
