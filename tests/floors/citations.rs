@@ -199,8 +199,10 @@ fn statements_that_code_cites_have_tests_and_the_other_way_round() {
     assert!(tests.len() > 40, "{} statements have tests", tests.len());
 }
 
-/// The headings of the page, each with the introduction of its table.
-const SECTIONS: [(&str, &str, fn(Kind) -> bool); 4] = [
+/// A heading of the page, the introduction of its table, and which citations are in it.
+type Section = (&'static str, &'static str, fn(Kind) -> bool);
+
+const SECTIONS: [Section; 4] = [
     ("Statements in the code", "The numbers are those of the list above.", |kind| {
         matches!(kind, Kind::Statement(_))
     }),

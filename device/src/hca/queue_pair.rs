@@ -273,6 +273,8 @@ impl Hca {
         self.post(qpn, requests, true)
     }
 
+    // With a constant `whole`, this is the body of each of its two callers.
+    #[inline(always)]
     fn post(&self, qpn: Qpn, requests: &[SendRequest<'_>], whole: bool) -> Result<(), (usize, HcaError)> {
         let mut guard = self.core.lock_own().map_err(|inherited| (0, inherited.into()))?;
         let engine = &mut *guard;
@@ -386,6 +388,7 @@ impl Hca {
 ///
 /// # Errors
 /// The position of the first one that cannot, and why.
+#[cold]
 fn check_series(qp: &QueuePair, requests: &[SendRequest<'_>], free: u32) -> Result<(), (usize, PostError)> {
     for (position, request) in requests.iter().enumerate() {
         qp.check_send(request).map_err(|error| (position, error))?;

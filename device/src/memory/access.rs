@@ -200,7 +200,7 @@ impl RegionTable {
 }
 
 impl Grant {
-    #[inline]
+    #[inline(always)]
     fn read(
         &self,
         guard: &FaultGuard,
@@ -215,7 +215,7 @@ impl Grant {
         copy::load(self.place(guard, source), out)
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(
         &self,
         guard: &FaultGuard,

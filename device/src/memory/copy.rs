@@ -42,6 +42,29 @@ impl Place<'_> {
         self.guard.leave();
         if is_done { Ok(()) } else { Err(MemoryError::NotMapped) }
     }
+
+    /// Copies few bytes of memory that no program has changed anything about; `None`: nothing was done, and
+    /// [`Place::copy`] can do it.
+    ///
+    /// # Safety
+    /// As [`FaultGuard::copy_shortly`]; `polled` is the place whose words programs poll, or null.
+    #[inline]
+    unsafe fn short(
+        &self,
+        to: *mut c_void,
+        from: *const c_void,
+        bytes: usize,
+        polled: *const c_void,
+    ) -> Option<Result<(), MemoryError>> {
+        if self.is_of_file || !FaultGuard::copies_shortly(bytes, polled) {
+            return None;
+        }
+        let is_quiet = watch::enter_quiet(self.guard, self.address, bytes);
+        // SAFETY: the caller vouches for the copy.
+        let is_done = is_quiet && unsafe { self.guard.copy_shortly(to, from, bytes) };
+        self.guard.leave();
+        is_quiet.then_some(if is_done { Ok(()) } else { Err(MemoryError::NotMapped) })
+    }
 }
 
 /// Copies memory into `out`.
@@ -51,11 +74,19 @@ impl Place<'_> {
 #[inline]
 pub(super) fn load(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
     let from = ptr::with_exposed_provenance::<c_void>(place.address as usize);
+    // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer, so
+    // the two do not overlap. The application may write meanwhile: the bytes are then any mixture.
+    let short = unsafe { place.short(out.as_mut_ptr().cast(), from, out.len(), ptr::null()) };
+    short.unwrap_or_else(|| load_long(place, out))
+}
+
+#[inline(never)]
+fn load_long(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
+    let from = ptr::with_exposed_provenance::<c_void>(place.address as usize);
     let (into, bytes) = (out.as_mut_ptr(), out.len());
     place.copy(
         bytes,
-        // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer,
-        // so the two do not overlap. The application may write meanwhile: the bytes are then any mixture.
+        // SAFETY: as in `load`.
         |guard| unsafe { guard.call(MEMCPY, into.cast(), from, bytes) },
         || on_demand::load(place.address, out).is_ok(),
     )
@@ -68,10 +99,18 @@ pub(super) fn load(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> 
 #[inline]
 pub(super) fn store(place: Place<'_>, data: &[u8]) -> Result<(), MemoryError> {
     let to = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
+    // SAFETY: the caller located the place inside a registered range with a write right. `data` is the
+    // device's own buffer, so the two do not overlap.
+    let short = unsafe { place.short(to, data.as_ptr().cast(), data.len(), to) };
+    short.unwrap_or_else(|| store_long(place, data))
+}
+
+#[inline(never)]
+fn store_long(place: Place<'_>, data: &[u8]) -> Result<(), MemoryError> {
+    let to = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
     place.copy(
         data.len(),
-        // SAFETY: the caller located the place inside a registered range with a write right. `data` is the
-        // device's own buffer, so the two do not overlap.
+        // SAFETY: as in `store`.
         |guard| unsafe { guard.call(store_bytes, to, data.as_ptr().cast(), data.len()) },
         || on_demand::store(place.address, data).is_ok(),
     )

@@ -320,6 +320,13 @@ pub(super) fn enter(guard: &FaultGuard, watched: Option<&Watched>, first: u64, b
     look(guard, watched, first, bytes)
 }
 
+/// Before a copy as [`enter`]; false: it must ask `enter`.
+#[inline]
+pub(super) fn enter_quiet(guard: &FaultGuard, first: u64, bytes: usize) -> bool {
+    guard.enter(first as usize, bytes);
+    CHANGES.load(Ordering::Relaxed) == 0
+}
+
 #[cold]
 fn look(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize) -> Presence {
     let Some(watched) = watched else { return Presence::There };

@@ -276,6 +276,8 @@ impl QueuePair {
     }
 
     /// Sends requests as far as window, order and the sink allow.
+    // An engine has one call of it, which would save and restore registers for each queue pair.
+    #[inline(always)]
     pub fn transmit_requests<H: Host, T: Transmit>(
         &mut self,
         now_ns: u64,

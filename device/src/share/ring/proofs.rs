@@ -87,7 +87,9 @@ fn a_batch_takes_whole_lines() {
     check(|from| {
         let length = from.u32();
         let cost = Geometry::data_cost(length);
-        assert!(cost % LINE_BYTES == 0 && cost >= length.into() && cost < u64::from(length) + LINE_BYTES);
+        assert!(
+            cost.is_multiple_of(LINE_BYTES) && cost >= length.into() && cost < u64::from(length) + LINE_BYTES
+        );
     });
 }
 

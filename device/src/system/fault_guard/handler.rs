@@ -125,8 +125,9 @@ fn is_settled(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -
     // SAFETY: the kernel has filled in the address of a fault.
     let address = unsafe { info.si_addr() }.addr();
     if let Some(of_call) = record::call_of(address, *stack as usize) {
-        *counter = call::landing() as _;
-        *stack = of_call as _;
+        let (landing, its_stack) = call::landing(of_call);
+        *counter = landing as _;
+        *stack = its_stack as _;
         return true;
     }
     let is_late = || late_reads::settle(address, *counter as usize, *stack as usize);

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_f
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(target_arch = "x86_64")]
+use super::call::short_copy;
 use super::call::{Guarded, pumice_guarded_call};
 
 /// What [`Record::stack`] has while a call begins or ends.
@@ -20,7 +22,7 @@ const HANDLERS_BYTES: usize = 64 << 10;
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Record {
-    /// 0: there is no call; `BETWEEN`; or its stack pointer.
+    /// 0: there is no call; `BETWEEN`; or its stack pointer, of a short copy with the lowest bit set.
     stack: AtomicUsize,
     first: AtomicUsize,
     end: AtomicUsize,
@@ -110,6 +112,38 @@ impl FaultGuard {
     ) -> bool {
         // SAFETY: the caller vouches for the call; the record stays.
         unsafe { pumice_guarded_call(first, second, third, function, &raw const self.0.stack) == 0 }
+    }
+}
+
+impl FaultGuard {
+    /// Whether [`FaultGuard::copy_shortly`] may copy so many bytes to a place whose aligned words programs
+    /// poll, or null: 8, 16, 24, … 64 bytes, word by word, or 1, 2 or 4 bytes.
+    #[inline]
+    pub(crate) fn copies_shortly(bytes: usize, polled: *const c_void) -> bool {
+        /// A bit for each number, less 1.
+        const NUMBERS: u64 = 0x8080_8080_8080_808b;
+        let number = bytes.wrapping_sub(1);
+        cfg!(target_arch = "x86_64")
+            && number < 64
+            && NUMBERS >> number & 1 == 1
+            && polled.addr() & number & 7 == 0
+    }
+
+    /// Copies upwards, each word in one piece; false: a fault in the range that was entered ended it.
+    ///
+    /// # Safety
+    /// As [`FaultGuard::call`] with a function that copies `bytes` from `from` to `to`, which do not overlap.
+    /// [`FaultGuard::copies_shortly`] says that it may.
+    #[inline]
+    pub(crate) unsafe fn copy_shortly(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller vouches for the copy; the record stays.
+        return unsafe { short_copy(to, from, bytes, &raw const self.0.stack) };
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let _ = (to, from, bytes);
+            false
+        }
     }
 }
 

@@ -39,6 +39,7 @@ impl Requester {
     ///
     /// # Errors
     /// The request at the head of the queue failed locally.
+    #[inline(always)]
     pub(crate) fn transmit<H: Host, T: Transmit>(
         &mut self,
         settings: &Settings,
@@ -209,6 +210,8 @@ impl Requester {
     }
 
     /// The Ethernet frame at the cursor: the host takes all of it at once.
+    #[cold]
+    #[inline(never)]
     fn send_frame<H: Host>(&mut self, settings: &Settings, host: &mut H) -> Sent {
         let Some(wqe) = self.queue.entry(self.cursor) else { return Sent::NoRoom };
         let data = match wqe.is_inline() {
