@@ -33,6 +33,8 @@ mod modules;
 mod names;
 #[path = "floors/platforms.rs"]
 mod platforms;
+#[path = "floors/recipes.rs"]
+mod recipes;
 #[path = "floors/rooms.rs"]
 mod rooms;
 #[path = "floors/source.rs"]

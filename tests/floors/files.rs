@@ -35,9 +35,9 @@ const TOP: [&str; 22] = [
     "verbs",
 ];
 /// Kinds of text by the ends of their names.
-const TEXTS: [&str; 19] = [
+const TEXTS: [&str; 20] = [
     "rs", "toml", "md", "txt", "c", "h", "sh", "py", "awk", "tsv", "supp", "lock", "svg", "html", "css",
-    "js", "json", "typed", "yml",
+    "js", "json", "typed", "yml", "patch",
 ];
 /// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer.
 const WITHOUT_END: [&str; 3] = ["scripts", ".ci", "fuzz/seeds"];

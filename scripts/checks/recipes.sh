@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# The recipes of CONTRIBUTING.md work: each example in tests/recipes is applied to a copy of the sources, alone and with all
+# others, and the copy is built with its tests, and keeps the rules of the architecture. What has been built of other packages
+# is used again.
+#
+#   scripts/checks/recipes.sh        a line for each recipe
+#   PUMICE_RECIPE_TESTS=yes          runs the tests as well that the examples add to transport and to the library of device
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+export CARGO_TARGET_DIR=$target_dir CARGO_INCREMENTAL=0
+place=$target_dir/recipes
+patches=("$PWD"/tests/recipes/*.patch)
+if ! git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    echo "recipes: there is no git here, which says which files belong to the sources"
+    exit 77
+fi
+
+# What git keeps or would keep, as it stands in the working tree.
+rm -rf "$place"
+mkdir -p "$place"
+trap 'rm -rf "$place"' EXIT
+git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+    [[ ! -e $file && ! -L $file ]] || printf '%s\0' "$file"
+done | tar --null --files-from=- --create | tar --extract --directory "$place"
+cd "$place"
+# The copy may lie in the repository, and paths of patches would be those of the repository then.
+export GIT_CEILING_DIRECTORIES=$target_dir
+
+failed=0
+for patch in "${patches[@]}"; do
+    name=$(basename "$patch" .patch)
+    git apply --check "$patch" || {
+        failed=1
+        printf 'recipe %s: FAILED: its example does not apply. Apply it by hand (git apply --3way tests/recipes/%s.patch), correct it, %s\n' \
+            "$name" "$name" "and write it anew: git diff HEAD -U2 >tests/recipes/$name.patch"
+    }
+done
+((failed == 0)) || exit 1
+for patch in "${patches[@]}"; do
+    git apply "$patch" || {
+        printf 'recipe %s: FAILED: its example changes lines beside those of another: give one of them another place\n' \
+            "$(basename "$patch" .patch)"
+        exit 1
+    }
+done
+
+# The files of an example that the compiler complains about.
+complaints=$target_dir/recipes.log
+if ! cargo check --quiet --locked --workspace --all-targets 2>"$complaints"; then
+    cat "$complaints" >&2
+    for patch in "${patches[@]}"; do
+        sed -n 's/^+++ b\///p' "$patch" | while IFS= read -r file; do
+            ! grep -qF -- "--> $file:" "$complaints" ||
+                printf 'recipe %s: FAILED: its example, or one beside it, breaks %s\n' "$(basename "$patch" .patch)" "$file"
+        done
+    done
+    echo "recipes: the examples do not build"
+    exit 1
+fi
+
+# The rules of the architecture hold with them, which ask git for some files.
+git init --quiet && git add --all
+rustc -O --edition 2024 --test tests/floors.rs -o "$target_dir/recipes-floors"
+CARGO_MANIFEST_DIR=$place RUST_BACKTRACE=0 "$target_dir/recipes-floors" --quiet >"$complaints" 2>&1 || {
+    cat "$complaints" >&2
+    echo "recipes: the examples break a rule of the architecture"
+    exit 1
+}
+
+if [[ ${PUMICE_RECIPE_TESTS:-} == yes ]]; then
+    mapfile -t tests < <(sed -nE '/^\+ *#\[test\]$/ { n; s/^\+ *fn ([a-z_0-9]+)\(\).*/\1/p }' "${patches[@]}")
+    cargo test --quiet --locked -p pumice-transport -p pumice-device --lib --test ladder -- "${tests[@]}"
+fi
+for patch in "${patches[@]}"; do printf 'recipe %s: applied and built\n' "$(basename "$patch" .patch)"; done
