@@ -23,8 +23,13 @@ mkdir -p "$place"
 trap 'rm -rf "$place"' EXIT
 git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
     [[ ! -e $file && ! -L $file ]] || printf '%s\0' "$file"
-done | tar --null --files-from=- --create | tar --extract --directory "$place"
+done | tar --null --files-from=- --create | tar --extract --touch --directory "$place"
 cd "$place"
+# Cargo takes the crates of two workspaces with one target folder for the same ones, unless another program compiles them.
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nexec "$@"\n' >"$target_dir/recipes-rustc"
+chmod +x "$target_dir/recipes-rustc"
+export RUSTC_WORKSPACE_WRAPPER=$target_dir/recipes-rustc
 # The copy may lie in the repository, and paths of patches would be those of the repository then.
 export GIT_CEILING_DIRECTORIES=$target_dir
 
