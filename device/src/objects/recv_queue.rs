@@ -47,6 +47,11 @@ impl RecvQueue {
         self.len == 0
     }
 
+    /// Whether it takes no further request.
+    const fn is_full(&self) -> bool {
+        self.len >= self.depth
+    }
+
     /// Whether little is left of what the application last made sure of.
     pub const fn is_short(&self) -> bool {
         self.len < self.stock / 2 + self.stock % 2 && self.len < PLENTY
@@ -78,7 +83,7 @@ impl RecvQueue {
         }
         //= linux:rxe_verbs.c#post_one_recv
         //| A full receive queue refuses the request.
-        if self.len >= self.depth {
+        if self.is_full() {
             return Err(ResourceError::no_memory(format!(
                 "the receive queue holds all of its {} requests",
                 self.depth

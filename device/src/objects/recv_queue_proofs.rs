@@ -24,7 +24,8 @@ fn the_places_of_requests_differ_and_are_in_the_ring() {
     });
 }
 
-/// Requests are taken in the order in which they were posted, each with its buffers.
+/// Requests are taken in the order in which they were posted, each with its buffers, and there are no more of
+/// them than fit.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(8))]
 #[cfg_attr(not(kani), test)]
@@ -35,7 +36,8 @@ fn requests_are_taken_in_the_order_of_posting() {
         let mut wqe = RecvWqe::default();
         let (mut posted, mut taken) = (0_u64, 0_u64);
         for _ in 0..STEPS {
-            if from.bool() && posted - taken < depth.into() {
+            assert_eq!(queue.is_full(), posted - taken == u64::from(depth));
+            if from.bool() && !queue.is_full() {
                 let sge = Sge { address: posted, length: posted as u32, lkey: 7 };
                 let sges = if posted % 2 == 0 { &[][..] } else { &[sge][..] };
                 assert!(queue.post(&RecvRequest { wr_id: posted, sges }).is_ok());

@@ -199,7 +199,8 @@ fn both_ends_of_a_connection_compute_the_same_source_port() {
     });
 }
 
-/// Flow labels that differ in their low 14 bits alone have different source ports.
+/// Flow labels that differ in their low 14 bits alone have different source ports, and so have those that differ
+/// in their high 6 bits alone. What is above the 20 bits does not count.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]
@@ -209,5 +210,13 @@ fn flow_labels_spread_over_the_source_ports() {
         let (one, other) = (from.up_to(0x3fff) as u32, from.up_to(0x3fff) as u32);
         let ports = [one, other].map(|low| source_port::from_flow_label(high | low));
         assert_eq!(ports[0] == ports[1], one == other);
+        let highs = [from.up_to(0x3f) as u32, from.up_to(0x3f) as u32];
+        let ports = highs.map(|high| source_port::from_flow_label(high << 14 | one));
+        assert_eq!(ports[0] == ports[1], highs[0] == highs[1]);
+        let label = highs[0] << 14 | one;
+        assert_eq!(
+            source_port::from_flow_label(label | high & !0xf_ffff),
+            source_port::from_flow_label(label)
+        );
     });
 }
