@@ -199,8 +199,8 @@ fn both_ends_of_a_connection_compute_the_same_source_port() {
     });
 }
 
-/// Flow labels that differ in their low 14 bits alone have different source ports, and so have those that differ
-/// in their high 6 bits alone. What is above the 20 bits does not count.
+/// Flow labels that differ in their low 14 bits alone have different source ports, and so have those that
+/// differ in their high 6 bits alone. What is above the 20 bits does not count.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]
