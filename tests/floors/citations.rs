@@ -15,7 +15,7 @@ use super::tree::{files, read, root};
 const FOLDERS: [&str; 3] = ["transport", "device", "verbs"];
 /// Fewer mean that citations were lost.
 const LEAST: usize = 300;
-/// A rule that stands in more places than that is not in one place of the code.
+/// A source that is cited more often than that names no single rule.
 const MOST_OF_ONE: usize = 4;
 const PAGE: &str = "docs/statements.md";
 /// What the page has behind this line is made of the citations.
@@ -81,7 +81,7 @@ fn is_numbers(text: &str) -> bool {
 }
 
 /// A section (9.7.5), one of an annex (A17.4.3), or a compliance statement (C9-57, o10-37.2.1, CA17-2).
-fn is_place_of_ibta(text: &str) -> bool {
+fn is_rule_of_ibta(text: &str) -> bool {
     let is_section = |text: &str| text.contains('.') && is_numbers(text);
     let is_compliance = || {
         let rest = ["CA", "oA", "C", "o"].iter().find_map(|begin| text.strip_prefix(begin));
@@ -92,7 +92,7 @@ fn is_place_of_ibta(text: &str) -> bool {
 }
 
 /// A file of C and a function in it.
-fn is_place_of_linux(text: &str) -> bool {
+fn is_function_of_linux(text: &str) -> bool {
     let Some((file, function)) = text.split_once('#') else { return false };
     let name = file.strip_suffix(".c").or_else(|| file.strip_suffix(".h"));
     name.is_some_and(is_word) && is_word(function)
@@ -104,13 +104,13 @@ fn kind(source: &str) -> Option<Kind> {
         let number: u32 = number.parse().ok().filter(|parsed: &u32| parsed.to_string() == number)?;
         return Some(Kind::Statement(number));
     }
-    if let Some(place) = source.strip_prefix("ibta-1.5#") {
-        return is_place_of_ibta(place).then_some(Kind::Ibta);
+    if let Some(rule) = source.strip_prefix("ibta-1.5#") {
+        return is_rule_of_ibta(rule).then_some(Kind::Ibta);
     }
     if let Some(page) = source.strip_prefix("man:") {
         return is_word(page).then_some(Kind::Man);
     }
-    is_place_of_linux(source.strip_prefix("linux:")?).then_some(Kind::Linux)
+    is_function_of_linux(source.strip_prefix("linux:")?).then_some(Kind::Linux)
 }
 
 /// One sentence: it begins with a capital letter and has one full stop, at its end.
@@ -169,14 +169,14 @@ fn citations_have_their_form() {
 }
 
 #[test]
-fn citations_are_many_and_each_has_few_places() {
+fn citations_are_many_and_no_source_is_cited_often() {
     let all = all();
     assert!(all.len() >= LEAST, "{} citations are left", all.len());
-    let mut places = BTreeMap::<&str, usize>::new();
+    let mut counts = BTreeMap::<&str, usize>::new();
     for (_, citation) in &all {
-        *places.entry(&citation.source).or_default() += 1;
+        *counts.entry(&citation.source).or_default() += 1;
     }
-    let often = places.iter().filter(|(_, count)| **count > MOST_OF_ONE);
+    let often = counts.iter().filter(|(_, count)| **count > MOST_OF_ONE);
     assert_no(often.map(|(source, count)| format!("{source} is cited {count} times")).collect());
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Receivers<'a> {
 
 impl Receivers<'_> {
     /// Hands every packet of a batch to its queue pair, or drops and counts it.
-    // It has one caller, whose registers it would save and restore for each packet.
+    // As a call of its own it would save and restore the registers of its one caller for each packet.
     #[inline(always)]
     pub(crate) fn receive(&mut self, now_ns: u64, received: &Received<'_>) {
         let Received { flow, traffic_class, hop_limit, .. } = received;

@@ -4,7 +4,7 @@ use pumice_transport::proofs::{Values, check};
 
 use super::{Handle, Table};
 
-/// Places of the table here, and steps of a proof.
+/// Entries of the table here, and steps of a proof.
 const PLACES: u32 = 2;
 const STEPS: usize = 5;
 
@@ -24,7 +24,7 @@ fn a_handle_survives_packing() {
     });
 }
 
-/// A handle that no insertion returned names nothing in an empty table or in one of its places.
+/// A handle that no insertion returned names nothing in an empty table or in one of its entries.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]

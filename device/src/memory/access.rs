@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, fence};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
-use super::copy::Place;
+use super::copy::RegionMemory;
 use super::grant::{Backing, Grant};
 use super::watch::Presence;
 use super::{MappingCheck, RegionTable, copy, on_demand, watch};
@@ -126,15 +126,15 @@ impl RegionTable {
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
         let grant = self.remote_grant(key, operation.access())?;
-        let place = grant.locate(address, 8)?;
+        let located = grant.locate(address, 8)?;
         //= linux:rxe_mr.c#rxe_mr_do_atomic_op
         //| An atomic operation needs an address that is a multiple of eight.
-        if !address.is_multiple_of(8) || !place.is_multiple_of(8) {
+        if !address.is_multiple_of(8) || !located.is_multiple_of(8) {
             return Err(MemoryError::Misaligned);
         }
         match grant.backing {
-            Backing::Mapped | Backing::File => copy::operate(grant.place(&self.guard, place), operation),
-            Backing::OnDemand => on_demand::operate(place, operation),
+            Backing::Mapped | Backing::File => copy::operate(grant.memory(&self.guard, located), operation),
+            Backing::OnDemand => on_demand::operate(located, operation),
             // Reads as zeros.
             Backing::Nothing => Ok(0),
         }
@@ -212,7 +212,7 @@ impl Grant {
         if check.asks() || self.backing != Backing::Mapped {
             return self.read_otherwise(guard, source, out, check);
         }
-        copy::load(self.place(guard, source), out)
+        copy::load(self.memory(guard, source), out)
     }
 
     #[inline(always)]
@@ -227,12 +227,12 @@ impl Grant {
         if check.asks() || self.backing != Backing::Mapped {
             return self.write_otherwise(guard, target, data, check);
         }
-        copy::store(self.place(guard, target), data)
+        copy::store(self.memory(guard, target), data)
     }
 
     #[inline]
-    fn place<'a>(&self, guard: &'a FaultGuard, address: u64) -> Place<'a> {
-        Place { guard, watched: self.watched, is_of_file: self.backing == Backing::File, address }
+    fn memory<'a>(&self, guard: &'a FaultGuard, address: u64) -> RegionMemory<'a> {
+        RegionMemory { guard, watched: self.watched, is_of_file: self.backing == Backing::File, address }
     }
 
     #[cold]
@@ -244,7 +244,7 @@ impl Grant {
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
         match self.backing {
-            Backing::File if !check.asks() => copy::load(self.place(guard, source), out),
+            Backing::File if !check.asks() => copy::load(self.memory(guard, source), out),
             Backing::Nothing => {
                 out.fill(0);
                 Ok(())
@@ -262,7 +262,7 @@ impl Grant {
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
         match self.backing {
-            Backing::File if !check.asks() => copy::store(self.place(guard, target), data),
+            Backing::File if !check.asks() => copy::store(self.memory(guard, target), data),
             Backing::Nothing => Ok(()),
             _ => self.by_kernel(guard, target, data.len(), || on_demand::store(target, data)),
         }

@@ -14,7 +14,7 @@ use crate::system::fault_guard::{FaultGuard, Guarded, sees_faults};
 
 /// Memory that a copy is about, inside a region.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct RegionMemory<'a> {
     pub(super) guard: &'a FaultGuard,
     pub(super) watched: Option<&'a Watched>,
     /// It is of a file, which another process may shorten at any time.
@@ -22,7 +22,7 @@ pub(super) struct Place<'a> {
     pub(super) address: u64,
 }
 
-impl Place<'_> {
+impl RegionMemory<'_> {
     /// Makes a copy: by `plain`, which a fault may end, or by `kernel` where the faults of this thread go to
     /// a handler of the program.
     #[inline]
@@ -44,24 +44,24 @@ impl Place<'_> {
     }
 
     /// Copies few bytes of memory that no program has changed anything about; `None`: nothing was done, and
-    /// [`Place::copy`] can do it.
+    /// [`RegionMemory::copy`] can do it.
     ///
     /// # Safety
-    /// As [`FaultGuard::copy_shortly`]; `polled` is the place whose words programs poll, or null.
+    /// As [`FaultGuard::copy_short`]; `polled` is the address whose words programs poll, or null.
     #[inline]
-    unsafe fn short(
+    unsafe fn copy_short(
         &self,
         to: *mut c_void,
         from: *const c_void,
         bytes: usize,
         polled: *const c_void,
     ) -> Option<Result<(), MemoryError>> {
-        if self.is_of_file || !FaultGuard::copies_shortly(bytes, polled) {
+        if self.is_of_file || !FaultGuard::is_short(bytes, polled) {
             return None;
         }
         let is_quiet = watch::enter_quiet(self.guard, self.address, bytes);
         // SAFETY: the caller vouches for the copy.
-        let is_done = is_quiet && unsafe { self.guard.copy_shortly(to, from, bytes) };
+        let is_done = is_quiet && unsafe { self.guard.copy_short(to, from, bytes) };
         self.guard.leave();
         is_quiet.then_some(if is_done { Ok(()) } else { Err(MemoryError::NotMapped) })
     }
@@ -72,23 +72,23 @@ impl Place<'_> {
 /// # Errors
 /// `NotMapped`: part of it cannot be read, or the region has lost it; `out` is then partly written.
 #[inline]
-pub(super) fn load(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
-    let from = ptr::with_exposed_provenance::<c_void>(place.address as usize);
-    // SAFETY: the caller located the place inside a registered range. `out` is the device's own buffer, so
+pub(super) fn load(memory: RegionMemory<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
+    let from = ptr::with_exposed_provenance::<c_void>(memory.address as usize);
+    // SAFETY: the caller located it inside a registered range. `out` is the device's own buffer, so
     // the two do not overlap. The application may write meanwhile: the bytes are then any mixture.
-    let short = unsafe { place.short(out.as_mut_ptr().cast(), from, out.len(), ptr::null()) };
-    short.unwrap_or_else(|| load_long(place, out))
+    let short = unsafe { memory.copy_short(out.as_mut_ptr().cast(), from, out.len(), ptr::null()) };
+    short.unwrap_or_else(|| load_long(memory, out))
 }
 
 #[inline(never)]
-fn load_long(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
-    let from = ptr::with_exposed_provenance::<c_void>(place.address as usize);
+fn load_long(memory: RegionMemory<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
+    let from = ptr::with_exposed_provenance::<c_void>(memory.address as usize);
     let (into, bytes) = (out.as_mut_ptr(), out.len());
-    place.copy(
+    memory.copy(
         bytes,
         // SAFETY: as in `load`.
         |guard| unsafe { guard.call(MEMCPY, into.cast(), from, bytes) },
-        || on_demand::load(place.address, out).is_ok(),
+        || on_demand::load(memory.address, out).is_ok(),
     )
 }
 
@@ -97,22 +97,22 @@ fn load_long(place: Place<'_>, out: &mut [u8]) -> Result<(), MemoryError> {
 /// # Errors
 /// `NotMapped`: part of it cannot be written, or the region has lost it; what comes before may be written.
 #[inline]
-pub(super) fn store(place: Place<'_>, data: &[u8]) -> Result<(), MemoryError> {
-    let to = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
-    // SAFETY: the caller located the place inside a registered range with a write right. `data` is the
+pub(super) fn store(memory: RegionMemory<'_>, data: &[u8]) -> Result<(), MemoryError> {
+    let to = ptr::with_exposed_provenance_mut::<c_void>(memory.address as usize);
+    // SAFETY: the caller located it inside a registered range with a write right. `data` is the
     // device's own buffer, so the two do not overlap.
-    let short = unsafe { place.short(to, data.as_ptr().cast(), data.len(), to) };
-    short.unwrap_or_else(|| store_long(place, data))
+    let short = unsafe { memory.copy_short(to, data.as_ptr().cast(), data.len(), to) };
+    short.unwrap_or_else(|| store_long(memory, data))
 }
 
 #[inline(never)]
-fn store_long(place: Place<'_>, data: &[u8]) -> Result<(), MemoryError> {
-    let to = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
-    place.copy(
+fn store_long(memory: RegionMemory<'_>, data: &[u8]) -> Result<(), MemoryError> {
+    let to = ptr::with_exposed_provenance_mut::<c_void>(memory.address as usize);
+    memory.copy(
         data.len(),
         // SAFETY: as in `store`.
         |guard| unsafe { guard.call(store_bytes, to, data.as_ptr().cast(), data.len()) },
-        || on_demand::store(place.address, data).is_ok(),
+        || on_demand::store(memory.address, data).is_ok(),
     )
 }
 
@@ -126,18 +126,18 @@ struct Step {
 ///
 /// # Errors
 /// `NotMapped`: the word cannot be read and written, or the region has lost it.
-pub(super) fn operate(place: Place<'_>, operation: AtomicOperation) -> Result<u64, MemoryError> {
-    let word = ptr::with_exposed_provenance_mut::<c_void>(place.address as usize);
+pub(super) fn operate(memory: RegionMemory<'_>, operation: AtomicOperation) -> Result<u64, MemoryError> {
+    let word = ptr::with_exposed_provenance_mut::<c_void>(memory.address as usize);
     let mut step = Step { operation, original: 0 };
     let mut by_kernel = None;
     let at = &raw mut step;
-    place.copy(
+    memory.copy(
         8,
         // SAFETY: the caller located an aligned word inside a registered range with a write right, to which
         // access from elsewhere at the same time is what registration permits. The step is this frame's.
         |guard| unsafe { guard.call(operate_on_word, word, at.cast_const().cast(), 0) },
         || {
-            by_kernel = on_demand::operate(place.address, operation).ok();
+            by_kernel = on_demand::operate(memory.address, operation).ok();
             by_kernel.is_some()
         },
     )?;
@@ -153,8 +153,8 @@ pub unsafe fn read_registered(ranges: &[(u64, usize)], mut out: &mut [u8]) -> bo
     let guard = FaultGuard::new();
     for (address, bytes) in ranges {
         let Some((now, rest)) = out.split_at_mut_checked(*bytes) else { return false };
-        let place = Place { guard: &guard, watched: None, is_of_file: false, address: *address };
-        if load(place, now).is_err() {
+        let memory = RegionMemory { guard: &guard, watched: None, is_of_file: false, address: *address };
+        if load(memory, now).is_err() {
             return false;
         }
         out = rest;

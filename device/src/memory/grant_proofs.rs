@@ -24,7 +24,7 @@ fn grant(from: &mut Values) -> Grant {
     }
 }
 
-/// An access is located if, and only if, all of its bytes are in the range; each is then at its own place.
+/// An access is located if, and only if, all of its bytes are in the range; each is then at its own address.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
 fn an_access_is_located_if_all_of_it_is_in_the_range() {
@@ -42,9 +42,9 @@ fn an_access_is_located_if_all_of_it_is_in_the_range() {
         let located = grant.locate(address, length);
         assert_eq!(located.is_ok(), is_inside || is_end);
         match located {
-            Ok(place) if length > 0 => {
-                assert_eq!(wide(place) - wide(grant.address), wide(address) - first);
-                assert!(wide(place) + wide(length) <= wide(grant.address) + wide(grant.length));
+            Ok(located) if length > 0 => {
+                assert_eq!(wide(located) - wide(grant.address), wide(address) - first);
+                assert!(wide(located) + wide(length) <= wide(grant.address) + wide(grant.length));
             }
             Ok(_) => {}
             Err(error) => assert_eq!(error, MemoryError::OutOfRange),
@@ -60,10 +60,10 @@ fn a_part_of_an_access_is_inside_the_access() {
         let grant = grant(from);
         let (offset, length) = (from.up_to(grant.length), from.u64());
         let address = grant.iova.wrapping_add(offset);
-        let Ok(place) = grant.locate(address, length) else { return };
+        let Ok(located) = grant.locate(address, length) else { return };
         let skipped = from.up_to(length);
         let part = grant.locate(address.wrapping_add(skipped), from.up_to(length - skipped));
-        assert_eq!(part, Ok(place.wrapping_add(skipped)));
+        assert_eq!(part, Ok(located.wrapping_add(skipped)));
     });
 }
 

@@ -8,11 +8,11 @@ use super::RecvQueue;
 
 const STEPS: usize = 5;
 
-/// Every place of the ring is one of the ring's, and different requests have different places.
+/// Every index is one of the ring's, and different requests have different ones.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(kani, kani::unwind(4))]
 #[cfg_attr(not(kani), test)]
-fn the_places_of_requests_differ_and_are_in_the_ring() {
+fn the_indices_of_requests_differ_and_are_in_the_ring() {
     check(|from| {
         let depth = from.between(1, u32::MAX.into());
         let mut queue = RecvQueue::new(depth as u32, 1);

@@ -89,11 +89,11 @@ fn any_bytes_are_a_possible_member_or_none() {
 fn the_generation_is_in_the_first_bytes() {
     check(|from| {
         let mut begin = [0; BEGIN_BYTES];
-        let (number, place) = (from.u64(), from.up_to(7) as usize);
+        let (number, index) = (from.u64(), from.up_to(7) as usize);
         begin[..8].copy_from_slice(&MAGIC);
         begin[8..].copy_from_slice(&number.to_le_bytes());
         assert_eq!(generation(&begin), Some(number));
-        begin[place] = from.u8();
-        assert_eq!(generation(&begin).is_some(), begin[place] == MAGIC[place]);
+        begin[index] = from.u8();
+        assert_eq!(generation(&begin).is_some(), begin[index] == MAGIC[index]);
     });
 }

@@ -276,7 +276,7 @@ impl QueuePair {
     }
 
     /// Sends requests as far as window, order and the sink allow.
-    // An engine has one call of it, which would save and restore registers for each queue pair.
+    // As a call of its own it would save and restore the registers of an engine's loop for each queue pair.
     #[inline(always)]
     pub fn transmit_requests<H: Host, T: Transmit>(
         &mut self,

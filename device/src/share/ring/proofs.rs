@@ -48,10 +48,10 @@ fn a_ring_has_sizes_that_are_powers_of_two() {
     });
 }
 
-/// Each slot is behind the header and in front of the data, and a place in the data is in the data.
+/// Each slot is behind the header and in front of the data, and an offset in the data is in the data.
 #[cfg_attr(kani, kani::proof)]
 #[cfg_attr(not(kani), test)]
-fn the_places_of_a_ring_are_in_its_parts() {
+fn the_offsets_of_a_ring_are_in_its_parts() {
     check(|from| {
         let (Some(geometry), position) = (geometry(from), from.u64()) else { return };
         let word = geometry.slot_word(position);
@@ -164,12 +164,12 @@ impl RingMemory for Small {
         &self.0.0[index]
     }
 
-    fn write(&self, place: usize, bytes: &[u8]) {
-        self.0.1.borrow_mut()[place..place + bytes.len()].copy_from_slice(bytes);
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        self.0.1.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn read(&self, place: usize, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.0.1.borrow()[place..place + bytes.len()]);
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.0.1.borrow()[offset..offset + bytes.len()]);
     }
 
     fn fence(&self) {}

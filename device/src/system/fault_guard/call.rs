@@ -21,8 +21,10 @@ unsafe extern "C" {
     ) -> c_int;
     /// Where a call goes on that a fault ended. Not a function: only its address is of use.
     static pumice_guarded_landing: u8;
+    /// Copies 8, 16, 24, … 64 bytes word by word, upwards, or 1, 2 or 4 bytes in one piece; 0: it did, 1: a
+    /// fault ended it. A call that saves registers and calls a function takes longer than the copy itself.
     #[cfg(target_arch = "x86_64")]
-    fn pumice_short_copy(
+    pub(super) fn pumice_short_copy(
         to: *mut c_void,
         from: *const c_void,
         bytes: usize,
@@ -32,7 +34,8 @@ unsafe extern "C" {
     static pumice_short_copy_landing: u8;
 }
 
-/// Where a call goes on whose stack pointer was noted so.
+/// The address at which a call goes on that a fault ended, and the stack pointer that it needs; `noted` is
+/// the record's stack pointer.
 pub(super) fn landing(noted: usize) -> (usize, usize) {
     #[cfg(target_arch = "x86_64")]
     if noted & OF_SHORT_COPY != 0 {
@@ -44,23 +47,6 @@ pub(super) fn landing(noted: usize) -> (usize, usize) {
 /// Marks the stack pointer of a short copy, which has saved nothing. Stack pointers are multiples of 8.
 #[cfg(target_arch = "x86_64")]
 const OF_SHORT_COPY: usize = 1;
-
-/// Copies 8, 16, 24, … 64 bytes word by word, upwards, or 1, 2 or 4 bytes in one piece; false: a fault ended
-/// it. A call that saves registers and calls a function takes longer than the copy itself.
-///
-/// # Safety
-/// As [`pumice_guarded_call`] with a function that copies; `bytes` is one of these numbers.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(super) unsafe fn short_copy(
-    to: *mut c_void,
-    from: *const c_void,
-    bytes: usize,
-    stack: *const AtomicUsize,
-) -> bool {
-    // SAFETY: the caller vouches for the copy.
-    unsafe { pumice_short_copy(to, from, bytes, stack) == 0 }
-}
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[cfg(target_arch = "x86_64")]
-use super::call::short_copy;
+use super::call::pumice_short_copy;
 use super::call::{Guarded, pumice_guarded_call};
 
 /// What [`Record::stack`] has while a call begins or ends.
@@ -113,13 +113,11 @@ impl FaultGuard {
         // SAFETY: the caller vouches for the call; the record stays.
         unsafe { pumice_guarded_call(first, second, third, function, &raw const self.0.stack) == 0 }
     }
-}
 
-impl FaultGuard {
-    /// Whether [`FaultGuard::copy_shortly`] may copy so many bytes to a place whose aligned words programs
-    /// poll, or null: 8, 16, 24, … 64 bytes, word by word, or 1, 2 or 4 bytes.
+    /// Whether [`FaultGuard::copy_short`] may copy so many bytes to the address `polled`,
+    /// whose aligned words programs poll, or null: 8, 16, 24, … 64 bytes, word by word, or 1, 2 or 4 bytes.
     #[inline]
-    pub(crate) fn copies_shortly(bytes: usize, polled: *const c_void) -> bool {
+    pub(crate) fn is_short(bytes: usize, polled: *const c_void) -> bool {
         /// A bit for each number, less 1.
         const NUMBERS: u64 = 0x8080_8080_8080_808b;
         let number = bytes.wrapping_sub(1);
@@ -133,12 +131,12 @@ impl FaultGuard {
     ///
     /// # Safety
     /// As [`FaultGuard::call`] with a function that copies `bytes` from `from` to `to`, which do not overlap.
-    /// [`FaultGuard::copies_shortly`] says that it may.
+    /// [`FaultGuard::is_short`] says that it may.
     #[inline]
-    pub(crate) unsafe fn copy_shortly(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> bool {
+    pub(crate) unsafe fn copy_short(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> bool {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the caller vouches for the copy; the record stays.
-        return unsafe { short_copy(to, from, bytes, &raw const self.0.stack) };
+        return unsafe { pumice_short_copy(to, from, bytes, &raw const self.0.stack) == 0 };
         #[cfg(not(target_arch = "x86_64"))]
         {
             let _ = (to, from, bytes);
