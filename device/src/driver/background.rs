@@ -13,7 +13,7 @@ use crate::addresses::address_watch::AddressWatch;
 use crate::engine::{Acknowledge, Engine};
 use crate::ground::error::ResourceError;
 use crate::ground::word::Word;
-use crate::port::wait_readable;
+use crate::system::wait::wait_readable;
 use crate::resources::MappingCheckPolicy;
 use crate::system::event_fd::EventFd;
 

@@ -14,7 +14,7 @@ use crate::ground::error::ResourceError;
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
-use crate::port::wait_readable;
+use crate::system::wait::wait_readable;
 use crate::resources::{MappingCheckPolicy, Presence};
 use crate::system::event_fd::EventFd;
 use crate::system::lineage::Generation;

@@ -26,8 +26,8 @@ pub(crate) mod topology;
 mod traits;
 mod two_ports;
 mod udp;
-mod wait;
 
+pub use crate::system::wait::wait_readable;
 pub use batch::{GsoBatch, Received, TransmitError};
 pub use capture::{CaptureSubscriber, whole_blocks};
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
@@ -47,4 +47,3 @@ pub use topology::{
 pub use traits::{LinkChange, Port, PortLayer};
 pub use two_ports::TwoPorts;
 pub use udp::{PortError, RawUdp, RawWait, UdpConfig, UdpCounters, UdpPort};
-pub use wait::wait_readable;

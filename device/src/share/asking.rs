@@ -9,7 +9,7 @@ use super::registry::Registry;
 use super::relay::Asker;
 use super::turns::{Turn, Turns};
 use super::{ShareError, Sharer};
-use crate::port::wait_readable;
+use crate::system::wait::wait_readable;
 
 /// Whether a process is asked again after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

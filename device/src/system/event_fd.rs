@@ -64,7 +64,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::port::wait_readable;
+    use crate::system::wait::wait_readable;
 
     #[test]
     fn readable_exactly_while_set() {

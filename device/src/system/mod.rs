@@ -16,3 +16,4 @@ pub mod output_file;
 pub mod processors;
 pub(crate) mod system_call;
 pub mod unsignalled;
+pub mod wait;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::port::wait_readable;
+use crate::system::wait::wait_readable;
 use pumice_transport::wire::{ProcessIndex, icrc};
 use std::time::Duration;
 

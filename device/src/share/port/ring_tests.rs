@@ -6,7 +6,7 @@ use pumice_transport::path::Flow;
 
 use super::tests::{Folder, look, received, send};
 use super::*;
-use crate::port::wait_readable;
+use crate::system::wait::wait_readable;
 use crate::share::folder;
 use crate::share::registry::Registry;
 use crate::share::relay::Asker;

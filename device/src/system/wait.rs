@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 use std::time::Duration;
 
-use crate::system::system_call;
+use super::system_call;
 
 /// Waits until one of `fds` or `wake` is readable or `timeout` is over; `None` waits for ever. True if
 /// something is readable; a signal ends the wait early with false. Reads nothing: the caller drains `wake`.
