@@ -17,7 +17,7 @@ pub mod event;
 pub mod faults;
 #[doc(hidden)]
 pub mod fuzzing;
-pub mod ground;
+pub use pumice_ground as ground;
 pub mod gsi;
 pub mod hca;
 pub mod inspect;
@@ -31,7 +31,7 @@ pub mod settings;
 pub mod share;
 pub mod shuffle;
 pub mod sysfs;
-pub mod system;
+pub use pumice_ground::system;
 pub mod trace;
 pub mod world;
 mod xrc;

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use pumice_ground::clock::{Clock, VirtualTime};
 use pumice_transport::types::Mtu;
 
 use crate::addresses::gid_table::GidEntry;
-use crate::ground::clock::{Clock, VirtualTime};
 use crate::hca::{Hca, HcaConfig, HcaError};
 use crate::port::{Fabric, FabricConfig, Port, SimPort};
 

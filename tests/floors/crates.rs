@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 12] = [
+pub(super) const PACKAGES: [&str; 13] = [
     "",
     "transport",
     "device/calls",
+    "device/ground",
     "device",
     "verbs",
     "verbs/perf",

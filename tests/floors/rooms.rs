@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 /// A part of a crate that imports only parts below it.
 pub(super) struct Room {
     pub(super) name: &'static str,
-    /// What is in it, below the crate's `src`: a name that ends in `/` is a folder.
+    /// What is in it, below the crate's `src`: a name that ends in `/` is a folder, and `*` is all that no
+    /// other room has.
     pub(super) places: &'static [&'static str],
     /// What it is for, in a line.
     pub(super) purpose: &'static str,
@@ -24,7 +25,7 @@ const fn room(name: &'static str, places: &'static [&'static str], purpose: &'st
 }
 
 /// All crates that have more than one room, lowest first.
-pub(super) const HOUSES: [House; 6] = [
+pub(super) const HOUSES: &[House] = &[
     House {
         folder: "transport/src",
         rooms: &[
@@ -44,9 +45,19 @@ pub(super) const HOUSES: [House; 6] = [
         ],
     },
     House {
+        folder: "device/ground/src",
+        rooms: &[
+            room("ground", &["*"], "tables of handles, errors, quantities, random numbers, the clock"),
+            room(
+                "system",
+                &["system/"],
+                "what is asked of the operating system outside of ports and sharing",
+            ),
+        ],
+    },
+    House {
         folder: "device/src",
         rooms: &[
-            room("ground", &["ground/"], "errors, limits, the clock, tables of handles"),
             room("shuffle", &["shuffle/"], "what the specification leaves open, drawn from a seed"),
             room(
                 "faults",
@@ -55,11 +66,6 @@ pub(super) const HOUSES: [House; 6] = [
             ),
             room("inspect", &["inspect/"], "what a process tells of its objects"),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
-            room(
-                "system",
-                &["system/"],
-                "what is asked of the operating system outside of ports and sharing",
-            ),
             room("counters", &["counters.rs"], "the numbers that operators read"),
             room("trace", &["trace/"], "what happened, as a file"),
             room("check", &["check/"], "what programs do wrong"),
@@ -199,9 +205,9 @@ pub(super) const HOUSES: [House; 6] = [
 pub(super) fn room_of(file: &Path) -> Option<(&'static House, Option<usize>)> {
     let house = HOUSES.iter().find(|house| file.starts_with(house.folder))?;
     let inside = file.strip_prefix(house.folder).ok()?;
-    let has = |place: &str| match place.strip_suffix('/') {
+    let has = |place: &&str| match place.strip_suffix('/') {
         Some(folder) => inside.starts_with(folder),
-        None => inside == Path::new(place),
+        None => *place == "*" || inside == Path::new(place),
     };
     // A file may be in another room than the folder around it: the longest name counts.
     let places = house.rooms.iter().enumerate().flat_map(|(index, room)| {

@@ -7,12 +7,12 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use pumice_ground::system::cancellation::whole;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
 use crate::addresses::gid_table::GidEntry;
-use crate::system::cancellation::whole;
 
 /// Lists the addresses that the GID table should have, in the order in which new ones are to be added. None:
 /// they cannot be listed now, and the table stays as it is.

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::types::{Gid, Mtu};
 
 use crate::faults::GID_PLACES;
-use crate::ground::error::ResourceError;
 
 /// An address of the port.
 #[derive(Debug, Clone, PartialEq, Eq)]

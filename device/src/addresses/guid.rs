@@ -4,10 +4,10 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use fnv::FnvHasher;
+use pumice_ground::system::interface::Interface;
 use pumice_transport::types::Gid;
 
 use crate::addresses::gid_table::GidEntry;
-use crate::system::interface::Interface;
 
 /// The EUI-64 of the first interface with a link-layer address, as it travels; else one made of the first
 /// address of the GID table.
@@ -35,8 +35,9 @@ pub(crate) fn default_guid(gids: &[GidEntry]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pumice_transport::types::Mtu;
+
+    use super::*;
 
     #[test]
     fn a_guid_is_made_of_a_link_layer_address_or_else_of_an_address() {

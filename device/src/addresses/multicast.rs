@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::types::{Gid, QpType};
 use pumice_transport::wire::Qpn;
-
-use crate::ground::error::ResourceError;
 
 /// What attaching changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

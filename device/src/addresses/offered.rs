@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use pumice_ground::system::interface::{Interface, gid_addresses};
 use pumice_transport::types::Mtu;
 
 use crate::addresses::gid_table::GidEntry;
-use crate::system::interface::{Interface, gid_addresses};
 
 /// The GID table among the host's interfaces: the one address asked for, or all. It may be empty when nothing
 /// was asked for.

@@ -1,6 +1,6 @@
 //! The P_Key table of a port.
 
-use crate::ground::error::ResourceError;
+use pumice_ground::error::ResourceError;
 
 /// The partition keys of a port. RoCE usually has one partition: the default key 0xffff at index 0. Further
 /// places are empty (0) unless the device's profile fills them.

@@ -10,8 +10,8 @@ use pumice_transport::types::{Gid, Mtu};
 use crate::addresses::gid_table::{GidEntry, GidTable};
 use crate::addresses::pkey_table::PkeyTable;
 pub(crate) use crate::faults::MAX_PORTS;
-use crate::ground::error::ResourceError;
-use crate::ground::link_rate::{Speed, Width};
+use pumice_ground::error::ResourceError;
+use pumice_ground::link_rate::{Speed, Width};
 
 /// A port of a device.
 #[derive(Debug, Clone)]

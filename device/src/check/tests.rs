@@ -1,9 +1,8 @@
 //! The checker, told of calls and events as a device and the C ABI tell it.
 
-use pumice_calls::Call;
-
 use std::cell::Cell;
 
+use pumice_calls::Call;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Mtu, QpCapacity, QpState, WcStatus, WorkCompletion};

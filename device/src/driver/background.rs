@@ -6,16 +6,17 @@ use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::system::event_fd::EventFd;
+use pumice_ground::system::wait::wait_readable;
+use pumice_ground::word::Word;
+
 use super::core::Core;
 use super::handover::{Bell, Handover};
 use super::policy::{Action, Input, Left, Policy};
 use crate::addresses::address_watch::AddressWatch;
 use crate::engine::{Acknowledge, Engine};
-use crate::ground::error::ResourceError;
-use crate::ground::word::Word;
-use crate::system::wait::wait_readable;
 use crate::resources::MappingCheckPolicy;
-use crate::system::event_fd::EventFd;
 
 /// The thread's handle.
 pub(crate) struct Background {

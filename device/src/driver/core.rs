@@ -5,19 +5,20 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use pumice_ground::clock::{Clock, process_time_ns};
+use pumice_ground::error::ResourceError;
+use pumice_ground::system::event_fd::EventFd;
+use pumice_ground::system::lineage::Generation;
+use pumice_ground::system::wait::wait_readable;
+
 use super::handover::Handover;
 use super::policy::{EmptyPoll, FOREVER_NS, Left, Yielded};
 use crate::counters::Counters;
 use crate::engine::{Acknowledge, Engine};
-use crate::ground::clock::{Clock, process_time_ns};
-use crate::ground::error::ResourceError;
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
-use crate::system::wait::wait_readable;
 use crate::resources::{MappingCheckPolicy, Presence};
-use crate::system::event_fd::EventFd;
-use crate::system::lineage::Generation;
 
 pub(crate) struct Core {
     /// That of the process that opened the device: a forked child has a copy of the lock, perhaps locked.

@@ -9,9 +9,10 @@
 
 use std::sync::atomic::Ordering;
 
+use pumice_ground::system::event_fd::EventFd;
+use pumice_ground::word::Word;
+
 use super::policy::{self, EmptyPoll, Idling, Left, Signals, Yielded};
-use crate::ground::word::Word;
-use crate::system::event_fd::EventFd;
 
 /// What ends a wait of the background thread.
 pub(crate) trait Bell {

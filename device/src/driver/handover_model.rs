@@ -12,11 +12,11 @@ use std::sync::atomic::Ordering;
 
 use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
+use pumice_ground::word::Word;
 
 use super::background::{Environment, LockedEngine, run};
 use super::handover::{Bell, Handover};
 use super::policy::Left;
-use crate::ground::word::Word;
 
 /// An atomic of loom. `TORN`: a swap that resets a flag is a load and a store, between which other threads
 /// may run.

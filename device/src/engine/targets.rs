@@ -1,12 +1,12 @@
 //! What an application does with XRC domains and targets, where other processes may have a part in it.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
 use super::entries::Entries;
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::memory::MappingCheck;
 use crate::xrc::{Sharing, Unavailable};
 

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::wire::{FRAME_HEADER_BYTES, FrameFields, Qpn};
 
 use super::rule::{FlowAction, FlowRule};
 use super::spread::Spread;
-use crate::ground::error::ResourceError;
 use crate::port::{FrameWire, SendFrameError};
 
 /// Longest frame: the loopback interface carries packets of 64 KiB and more, behind a header with a tag.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bitflags::bitflags;
+use pumice_ground::table::Handle;
 use pumice_transport::cm::{Event as CmEvent, State as CmState};
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::{Counter, QpContext};
@@ -18,7 +19,6 @@ use crate::faults::calls::CallFired;
 use crate::faults::completion_events::CompletionEventFired;
 use crate::faults::completions::CompletionFired;
 use crate::faults::live::LiveChange;
-use crate::ground::table::Handle;
 
 bitflags! {
     /// A set of topics; see [`Topic`] for those of the protocol.

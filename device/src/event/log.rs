@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::Cause;
@@ -10,7 +11,6 @@ use pumice_transport::types::Cause;
 use super::kinds::{Event, Topics};
 use super::relay::Relay;
 use super::subscribers::Subscriber;
-use crate::ground::error::ResourceError;
 
 /// Causes that wait to be written; beyond that they are dropped, and the counters tell the rest.
 const WAITING: usize = 1024;

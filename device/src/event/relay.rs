@@ -7,10 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-
-use crate::ground::awaited::Awaited;
-use crate::ground::error::ResourceError;
-use crate::ground::thread::start_without_signals;
+use pumice_ground::awaited::Awaited;
+use pumice_ground::error::ResourceError;
+use pumice_ground::thread::start_without_signals;
 
 enum Message<T> {
     Item(T),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use pumice_ground::error::ResourceError;
+
 use super::kinds::{Event, Topics};
 use super::relay::Relay;
 use super::subscribers::Subscriber;
-use crate::ground::error::ResourceError;
 
 /// Lines that wait to be written; beyond that they are lost, and counted.
 const WAITING: usize = 65_536;

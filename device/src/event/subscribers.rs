@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use pumice_ground::clock::Clock;
+
 use super::kinds::{Event, Topics};
-use crate::ground::clock::Clock;
 
 /// Something that listens to the events of a device.
 pub trait Subscriber: Send + Sync {
@@ -119,9 +120,10 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use pumice_transport::types::AsyncEventType;
+
     use super::*;
     use crate::event::AsyncElement;
-    use pumice_transport::types::AsyncEventType;
 
     struct Listener(Topics, Arc<AtomicU32>);
 

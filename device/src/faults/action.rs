@@ -1,12 +1,12 @@
 //! What a rule does to a packet, and the amounts that are left to chance.
 
+use pumice_ground::random::Random;
 use pumice_transport::event::{Departure, Side};
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::Syndrome;
 
 use super::incident::Incident;
 use super::rejection::RejData;
-use crate::ground::random::Random;
 
 /// One in a million.
 const MILLION: u64 = 1_000_000;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_ground::random::Random;
+
 use super::live::{LiveRule, MAX_RULES};
 use super::plan::{FaultPlan, Rule, When};
 use super::waits::{Gate, Triggers};
-use crate::ground::random::Random;
 
 /// What rules of a kind are about.
 pub(super) trait About {

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pumice_ground::clock::Clock;
+
 use super::calls::CallRules;
 use super::completion_events::CompletionEventFaults;
 use super::completions::CompletionFaults;
 use super::decide::Faults;
 use super::plan::FaultPlan;
 use super::waits::Triggers;
-use crate::ground::clock::Clock;
 
 /// What a plan does to a process of one tag. A part without rules is there for rules that come while the
 /// program runs.

@@ -1,10 +1,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pumice_ground::clock::Clock;
+
 use super::*;
 use crate::faults::calls::{CallFaults, CallKey};
 use crate::faults::plan::FaultPlan;
 use crate::faults::waits::Triggers;
-use crate::ground::clock::Clock;
 
 const NOW: Moment = Moment { packets: 7, queue_pairs: 2 };
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use pumice_ground::clock::Clock;
 use pumice_transport::event::Departure;
 use pumice_transport::host::QpContext;
 use pumice_transport::mad::CmMessage;
@@ -24,7 +25,6 @@ use super::timed::{Due, Timed};
 use super::traffic::{Count, Stream, Traffic};
 use super::trigger::Occurrence;
 use super::waits::Triggers;
-use crate::ground::clock::Clock;
 
 /// Queue pairs that are remembered at a time: more than a device has.
 const MAX_QUEUE_PAIRS: usize = 1 << 20;

@@ -4,11 +4,10 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use fnv::FnvHasher;
+use pumice_ground::random::Random;
 use pumice_transport::event::{Departure, Side};
 use pumice_transport::mad::CmMessage;
 use pumice_transport::wire::{OperationClass, Service, Syndrome};
-
-use crate::ground::random::Random;
 
 /// Makes an enum whose values have names, and a table of both.
 macro_rules! named {

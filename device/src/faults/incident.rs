@@ -3,10 +3,9 @@
 
 use std::fmt;
 
+use pumice_ground::link_rate::{Speed, Width};
+use pumice_ground::link_words::LinkSettings;
 use pumice_transport::wire::Qpn;
-
-use crate::ground::link_rate::{Speed, Width};
-use crate::ground::link_words::LinkSettings;
 
 /// Something that happens to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

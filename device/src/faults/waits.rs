@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use pumice_ground::clock::Clock;
+
 use super::calls::CallKey;
 use super::plan::{FaultPlan, Rule, What};
 use super::trigger::{Occurrence, Trigger};
-use crate::ground::clock::Clock;
 
 /// The triggers of a plan at work in one process: shared by all that asks the plan.
 #[derive(Debug)]
@@ -186,9 +187,10 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::ground::clock::VirtualTime;
+    use pumice_ground::clock::VirtualTime;
     use pumice_transport::types::AsyncEventType;
+
+    use super::*;
 
     #[test]
     fn a_trigger_counts_what_it_names_and_stays_open() {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use pumice_ground::random::Random;
 use pumice_transport::types::Fate;
 
 use super::action::{Fault, Size};
-use crate::ground::random::Random;
 
 /// When a rule of the network applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::cm::{Event, ListenerId};
 use pumice_transport::mad::CommId;
 
-use crate::ground::error::ResourceError;
 use crate::objects::event_account::EventAccount;
 use crate::objects::event_queue::EventQueue;
 

@@ -1,10 +1,10 @@
 //! Why a call about connections failed.
 
+use pumice_ground::system::lineage::INHERITED;
 use pumice_transport::cm::CmError;
 use pumice_transport::mad::ServiceId;
 
 use crate::port::DirectoryError;
-use crate::system::lineage::INHERITED;
 
 /// One sentence, one errno.
 #[derive(Debug, thiserror::Error)]

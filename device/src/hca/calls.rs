@@ -187,9 +187,10 @@ impl CallGate {
 
 #[cfg(test)]
 mod tests {
+    use pumice_ground::clock::Clock;
+
     use super::*;
     use crate::faults::FaultPlan;
-    use crate::ground::clock::Clock;
 
     #[derive(Default)]
     struct Listener(Arc<Mutex<Vec<String>>>);

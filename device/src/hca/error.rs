@@ -1,11 +1,11 @@
 //! What calls to the device can answer.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::system::lineage::INHERITED;
 use pumice_transport::qp::{ErrorClass, ModifyError, PostError};
 use pumice_transport::wire::Qpn;
 
 use crate::driver::Inherited;
-use crate::ground::error::ResourceError;
-use crate::system::lineage::INHERITED;
 
 /// Why a call failed: one sentence, one errno.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

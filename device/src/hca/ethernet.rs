@@ -1,12 +1,12 @@
 //! Raw packet queue pairs and the flow rules that steer frames to them.
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
 use crate::engine::Engine;
 use crate::ethernet::{Ethernet, FlowRule, Spread};
-use crate::ground::error::ResourceError;
 use crate::port::{FrameWire, PacketSocket, PacketSocketError};
 
 impl Hca {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use pumice_ground::table::Handle;
 use pumice_transport::types::{Access, Sge};
 
 use super::{Hca, HcaError};
-use crate::ground::table::Handle;
 use crate::memory::{
     Advice, DeviceMemory, FileMapping, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
 };

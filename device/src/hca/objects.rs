@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, QpType, RecvRequest};
 use pumice_transport::wire::{Qpn, source_port};
@@ -9,8 +11,6 @@ use pumice_transport::wire::{Qpn, source_port};
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
 use crate::addresses::gid_table::GidEntry;
 use crate::addresses::multicast::{Attached, Detached};
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::objects::srq::{SrqAttributes, SrqChange};
 
@@ -128,7 +128,7 @@ impl Hca {
         let engine = self.core.lock();
         let xrc = engine.resources.srq(srq)?.xrc();
         xrc.map(|xrc| xrc.number).ok_or_else(|| {
-            HcaError::Resource(crate::ground::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
+            HcaError::Resource(pumice_ground::error::ResourceError::invalid("the SRQ is not an XRC SRQ"))
         })
     }
 
@@ -213,7 +213,7 @@ impl Hca {
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
         if qp_type != QpType::Ud {
             let reason = "only UD queue pairs take part in multicast";
-            return Err(crate::ground::error::ResourceError::invalid(reason).into());
+            return Err(pumice_ground::error::ResourceError::invalid(reason).into());
         }
         engine.resources.groups.hear_itself(qpn, hears);
         Ok(())

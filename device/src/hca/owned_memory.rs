@@ -3,10 +3,10 @@
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
+use pumice_ground::table::Handle;
 use pumice_transport::types::{Access, RemoteTarget, Sge};
 
 use super::{Hca, HcaError};
-use crate::ground::table::Handle;
 use crate::memory::RegionKeys;
 
 /// Zeroed, 8-byte aligned memory and its registration. What the device does to registered memory it

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::path::Path;
 use pumice_transport::qp::{
     AlternatePath, AttributeMask, ModifyError, QpAttributes, QueuePair, ResolvedPath,
@@ -12,7 +13,6 @@ use pumice_transport::wire::{Qpn, source_port};
 use crate::addresses::pkey_table::PkeyTable;
 use crate::addresses::ports::{DevicePort, Ports};
 use crate::engine::{read_limit_packets, window_limit_packets};
-use crate::ground::error::ResourceError;
 use crate::objects::address_handle;
 use crate::port::{Peer, Port};
 

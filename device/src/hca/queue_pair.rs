@@ -1,5 +1,7 @@
 //! Queue pairs: create, modify, query, destroy, post, poll.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;
 use pumice_transport::qp::{AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair};
@@ -11,8 +13,6 @@ use super::{Hca, HcaError, TargetRegistration};
 use crate::addresses::gid_table::GidTable;
 use crate::addresses::ports::{DevicePort, Ports};
 use crate::engine::{Acknowledge, QpEntry};
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::memory::MappingCheck;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::port::Peer;

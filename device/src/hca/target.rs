@@ -1,10 +1,10 @@
 //! XRC targets that several have open (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`).
 
+use pumice_ground::table::Handle;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
-use crate::ground::table::Handle;
 use crate::xrc::CREATOR;
 
 /// Names a hold on an XRC target.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use pumice_ground::system::fault_guard::FaultGuard;
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 
@@ -9,7 +10,6 @@ use super::copy::RegionMemory;
 use super::grant::{Backing, Grant};
 use super::watch::Presence;
 use super::{MappingCheck, RegionTable, copy, on_demand, watch};
-use crate::system::fault_guard::FaultGuard;
 
 impl RegionTable {
     /// Copies bytes `offset..offset + out.len()` of the buffers in `sges` into `out`.

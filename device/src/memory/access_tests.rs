@@ -1,10 +1,12 @@
 //! Copies in and out, and what they refuse.
 
+use std::sync::atomic::AtomicU64;
+
+use pumice_transport::wire::Qpn;
+
 use super::MappingCheck::Assumed;
 use super::*;
 use crate::memory::RegionKeys;
-use pumice_transport::wire::Qpn;
-use std::sync::atomic::AtomicU64;
 
 /// Application memory, reached like the device reaches it.
 struct Buffer {

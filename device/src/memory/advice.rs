@@ -1,11 +1,11 @@
 //! Advice about regions (`ibv_advise_mr`): prefetching pages of on-demand regions.
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::types::{Access, Sge};
 
 use super::grant::{Backing, Kind};
 use super::mapping::check_mapped;
 use super::region_table::RegionTable;
-use crate::ground::error::ResourceError;
 
 /// What is to come for a range of an on-demand region (`IBV_ADVISE_MR_ADVICE_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

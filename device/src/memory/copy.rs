@@ -5,12 +5,12 @@ use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use pumice_ground::system::fault_guard::{FaultGuard, Guarded, sees_faults};
 use pumice_transport::host::MemoryError;
 use pumice_transport::types::AtomicOperation;
 
 use super::on_demand;
 use super::watch::{self, Presence, Watched};
-use crate::system::fault_guard::{FaultGuard, Guarded, sees_faults};
 
 /// Memory that a copy is about, inside a region.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
+use pumice_ground::error::ResourceError;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use super::copy::{load_own, store_own};
-use crate::ground::error::ResourceError;
 
 /// A piece of device memory, zeroed.
 #[derive(Debug)]

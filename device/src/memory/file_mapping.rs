@@ -7,10 +7,10 @@ use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
+use pumice_ground::error::ResourceError;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
 use super::on_demand;
-use crate::ground::error::ResourceError;
 
 /// `DMA_BUF_MAGIC` of linux/magic.h: the type of the file system that DMA-bufs are in.
 const DMA_BUF_MAGIC: u64 = 0x444d_4142;

@@ -3,8 +3,9 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pumice_ground::system::late_reads::{PAGE_BYTES, PAGES, Page};
+
 use super::{guard_copies, sees_faults};
-use crate::system::late_reads::{PAGE_BYTES, PAGES, Page};
 
 static READS: [AtomicU32; PAGES] = [const { AtomicU32::new(0) }; PAGES];
 

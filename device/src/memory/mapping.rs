@@ -6,8 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
+use pumice_ground::error::ResourceError;
+
 use super::on_demand;
-use crate::ground::error::ResourceError;
 
 /// Checks that a range is mapped readable, and writable with `write`, and not behind the end of a file: what
 /// a registration would pin. Where the kernel does not tell (no procfs), everything passes. True: some of it

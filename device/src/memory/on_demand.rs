@@ -7,10 +7,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_void, iovec};
+use pumice_ground::system::lineage::Settled;
 use pumice_transport::host::MemoryError;
 use pumice_transport::types::AtomicOperation;
-
-use crate::system::lineage::Settled;
 
 /// Copies application memory at `source` into `out`.
 ///

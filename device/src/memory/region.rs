@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::types::Access;
 
 use super::device_memory::Registration;
 use super::grant::{BackedBy, Backing, Entry, Grant, Kind};
 use super::watch::Watch;
 use super::{DeviceMemory, FileMapping, RegionTable, on_demand};
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 
 /// What a registration returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

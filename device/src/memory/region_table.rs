@@ -1,13 +1,13 @@
 //! All that has a key, and the check that every access passes.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::random::Random;
+use pumice_ground::system::fault_guard::FaultGuard;
+use pumice_ground::table::{Handle, Table, check_room};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, MemoryFault, Sge};
 
 use super::grant::{Entry, Grant, Kind};
-use crate::ground::error::ResourceError;
-use crate::ground::random::Random;
-use crate::ground::table::{Handle, Table, check_room};
-use crate::system::fault_guard::FaultGuard;
 
 /// All regions and windows of a device, by key. The upper 24 bits of a key are the place in the table plus a
 /// number that is never 0 and differs from device to device; the low 8 bits vary from registration to

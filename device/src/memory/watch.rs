@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::system::fault_guard::{FaultGuard, wait_for_calls};
+use pumice_ground::system::fault_guard::{FaultGuard, wait_for_calls};
 
 /// Changes under way, and regions that have lost memory: 0 for nearly every program, so that a copy looks at
 /// one number.

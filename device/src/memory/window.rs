@@ -1,5 +1,7 @@
 //! Memory windows: remote keys for a part of a region, bound and unbound by work requests.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, WindowBind};
 use pumice_transport::wire::Qpn;
@@ -7,8 +9,6 @@ use pumice_transport::wire::Qpn;
 use super::grant::{Backing, Entry, Grant, Kind};
 use super::region_table::RegionTable;
 use super::window_type::WindowType;
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 
 /// What the allocation of a window returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

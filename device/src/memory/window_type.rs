@@ -1,6 +1,6 @@
 //! The two kinds of memory windows.
 
-use crate::ground::error::ResourceError;
+use pumice_ground::error::ResourceError;
 
 /// Kind of a memory window (`IBV_MW_TYPE_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::types::{AddressVector, Gid};
 
 use crate::addresses::ports::Ports;
-use crate::ground::error::ResourceError;
 
 /// TTL of packets whose address vector leaves it to the device, as rdma_rxe and the kernel's CM do.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;

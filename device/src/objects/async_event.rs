@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_transport::types::AsyncEventType;
 
-use crate::ground::error::ResourceError;
 use crate::objects::event_account::EventAccount;
 use crate::objects::event_queue::EventQueue;
+use pumice_ground::error::ResourceError;
 
 pub use crate::event::AsyncElement;
 use crate::event::{Event, Subscribers};

@@ -1,6 +1,6 @@
 //! Which events of an object the application has got and not yet acknowledged.
 
-use crate::ground::awaited::Awaited;
+use pumice_ground::awaited::Awaited;
 
 /// Counts the events of one object that were delivered and not acknowledged: the object must not
 /// vanish under an application that still looks at such an event.

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ground::error::ResourceError;
+use pumice_ground::error::ResourceError;
+use pumice_ground::system::event_pipe::EventPipe;
+
 use crate::objects::event_account::EventAccount;
-use crate::system::event_pipe::EventPipe;
 
 /// Events in order, each charged to an object's [`EventAccount`] when it is taken. The descriptor
 /// is readable exactly while an event is queued: both change under one lock, so of several readers

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fnv::FnvHashMap;
+use pumice_ground::error::ResourceError;
 
-use crate::ground::error::ResourceError;
 use crate::shuffle::{Choice, Shuffle};
 
 /// Completions that may come in front of one that waits.

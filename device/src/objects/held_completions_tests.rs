@@ -1,12 +1,12 @@
 //! What a shuffled completion queue keeps, with every seed.
 
+use pumice_ground::random::Random;
+use pumice_ground::table::Handle;
 use pumice_transport::types::{WcOpcode, WcStatus, WorkCompletion};
 
 use super::super::completion_channel::CompletionChannel;
 use super::super::completion_queue::{CompletionQueue, CqCommon, Pushed};
 use super::*;
-use crate::ground::random::Random;
-use crate::ground::table::Handle;
 use crate::shuffle::{Placement, ShuffleOptions};
 
 const SEEDS: u64 = 60;

@@ -1,9 +1,8 @@
 //! A queue of posted receive requests.
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::host::RecvWqe;
 use pumice_transport::types::{RecvRequest, Sge};
-
-use crate::ground::error::ResourceError;
 
 /// A ring of receive requests: the receive queue of one queue pair, or what a shared receive queue
 /// is made of. Buffers lists live in one flat vector that grows to what is used of the depth;

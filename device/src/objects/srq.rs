@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::host::RecvWqe;
 use pumice_transport::types::RecvRequest;
 
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::objects::event_account::EventAccount;
 use crate::objects::recv_queue::RecvQueue;
 

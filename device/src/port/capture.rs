@@ -13,12 +13,12 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::{DataLink, Endianness, PcapError};
+use pumice_ground::system::output_file::open_private;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
 
 use super::segments;
 use crate::event::{Event, Subscriber, Topics};
-use crate::system::output_file::open_private;
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;
@@ -47,7 +47,7 @@ enum Direction {
 /// its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
-/// What it writes to says them ([`OutputFile`](crate::system::output_file::OutputFile)).
+/// What it writes to says them ([`OutputFile`](pumice_ground::system::output_file::OutputFile)).
 pub struct CaptureSubscriber<W: Write + Send = BufWriter<File>> {
     state: Mutex<State<W>>,
     time_base_ns: u64,

@@ -1,10 +1,12 @@
-use super::*;
-use crate::event::Subscribers;
-use crate::ground::clock::{Clock, VirtualTime};
-use crate::port::{Fabric, FabricConfig, GsoBatch, Port, TapPort};
+use std::sync::{Arc, Mutex};
+
+use pumice_ground::clock::{Clock, VirtualTime};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{LinkType, decapsulate};
-use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::event::Subscribers;
+use crate::port::{Fabric, FabricConfig, GsoBatch, Port, TapPort};
 
 /// A writer the test can look into, or that fails.
 #[derive(Clone, Default)]

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use pumice_ground::random::Random;
 use pumice_transport::path::Flow;
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::{ICRC_BYTES, Packet, icrc};
-
-use crate::ground::random::Random;
 
 /// Flips bits of the packet that has place `index` in its batch, then cuts the packet.
 pub(super) fn damage(flow: &Flow, index: u16, packet: &mut Vec<u8>, fate: &Fate) {

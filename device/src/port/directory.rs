@@ -103,9 +103,11 @@ impl DirectoryError {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use pumice_transport::mad::PortSpace;
     use std::net::IpAddr;
+
+    use pumice_transport::mad::PortSpace;
+
+    use super::*;
 
     #[test]
     fn overlapping_is_having_a_request_in_common() {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pumice_ground::link_rate::{Speed, Width};
+use pumice_ground::object_summary::ObjectSummary;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::wire::ProcessIndex;
 
@@ -11,8 +13,6 @@ use super::directory::ServiceDirectory;
 use super::limits::Peer;
 use crate::addresses::gid_table::GidOrigins;
 use crate::counters::Counters;
-use crate::ground::link_rate::{Speed, Width};
-use crate::ground::object_summary::ObjectSummary;
 
 /// What became of packets for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,7 +27,6 @@ mod traits;
 mod two_ports;
 mod udp;
 
-pub use crate::system::wait::wait_readable;
 pub use batch::{GsoBatch, Received, TransmitError};
 pub use capture::{CaptureSubscriber, whole_blocks};
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
@@ -39,6 +38,7 @@ pub use limits::{PacketCost, Peer, PeerMedium, PortLimits};
 pub use link::{EcnMarking, Link, LinkDirection, LinkPort, LinkQueue, Passage, QueueFull, wire_bytes};
 pub(crate) use nowhere::Nowhere;
 pub use packet_socket::{PacketSocket, PacketSocketError};
+pub use pumice_ground::system::wait::wait_readable;
 pub use switched::{PORT_WORDS, SwitchWords, SwitchedPort, Switching};
 pub use tap::TapPort;
 pub use topology::{

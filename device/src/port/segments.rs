@@ -67,9 +67,11 @@ pub(super) fn ip_id(index: usize) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use pumice_transport::wire::Verdict;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    use pumice_transport::wire::Verdict;
+
+    use super::*;
 
     fn flow(address: IpAddr) -> Flow {
         Flow { source: address, destination: address, source_port: 4791, destination_port: 4791 }

@@ -78,11 +78,11 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Mutex;
 
+    use pumice_ground::clock::{Clock, VirtualTime};
     use pumice_transport::path::Flow;
 
     use super::*;
     use crate::event::{Subscriber, Topics};
-    use crate::ground::clock::{Clock, VirtualTime};
     use crate::port::Nowhere;
 
     /// A port that takes 1000 ns to send.

@@ -1,9 +1,9 @@
 //! Everything that a profile says.
 
+use pumice_ground::limits::Limits;
 use serde::Deserialize;
 
 use super::{Capabilities, CongestionProfile, DevicePortProfile, DeviceProfile, PortProfile};
-use crate::ground::limits::Limits;
 use crate::settings::LinkSettings;
 use crate::shuffle::Placement;
 

@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use pumice_ground::system::interface::{Interface, gid_addresses};
+
 use super::{DeviceProfile, PortProfile, Profile};
 use crate::addresses::gid_table::GidEntry;
 use crate::addresses::guid::{default_guid, node_guid};
@@ -13,7 +15,6 @@ use crate::addresses::offered;
 use crate::settings::{
     ADDR, DEFAULT_DEVICE, DEVICES, LINK, LinkSettings, MAX_DEVICES, PROFILE, SettingError, Settings,
 };
-use crate::system::interface::{Interface, gid_addresses};
 
 /// A device of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]

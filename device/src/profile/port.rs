@@ -4,7 +4,7 @@ use pumice_transport::types::Mtu;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::addresses::pkey_table::PkeyTable;
-pub use crate::ground::link_rate::{Speed, Width};
+pub use pumice_ground::link_rate::{Speed, Width};
 
 /// The port of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use pumice_ground::similar::suggestion;
+
 use super::{Profile, bounds};
-use crate::ground::similar::suggestion;
 use crate::settings::{PROFILE, SettingError, Settings};
 
 /// The built-in profiles: name and text.

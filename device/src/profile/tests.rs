@@ -1,7 +1,8 @@
 //! The built-in profiles, and what is wrong with others.
 
+use pumice_ground::limits::Limits;
+
 use super::*;
-use crate::ground::limits::Limits;
 use crate::settings::{PROFILE, Settings};
 
 #[test]

@@ -1,12 +1,12 @@
 //! Raw packet queue pairs: what their protocol sees of Ethernet.
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::host::{FrameData, FrameError, QpContext};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::tables::Resources;
 use crate::ethernet::Ethernet;
-use crate::ground::error::ResourceError;
 use crate::memory::MappingCheck;
 
 impl Resources {

@@ -97,11 +97,11 @@ impl Resources {
 
 #[cfg(test)]
 mod tests {
+    use pumice_ground::limits::Limits;
     use pumice_transport::types::Mtu;
 
     use super::*;
     use crate::addresses::pkey_table::PkeyTable;
-    use crate::ground::limits::Limits;
 
     #[test]
     fn a_new_list_of_addresses_keeps_places_and_is_told_once() {

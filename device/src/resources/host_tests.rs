@@ -3,6 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use pumice_ground::clock::Clock;
+use pumice_ground::limits::Limits;
+use pumice_ground::table::Handle;
 use pumice_transport::host::{Counter, Host as _, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, CqUse, QpCapacity, QpType, RecvRequest, Sge, WcStatus,
@@ -13,9 +16,6 @@ use pumice_transport::wire::{Psn, Qpn};
 use super::host_impl::DeviceHost;
 use super::tables::Resources;
 use crate::event::{LogHook, LogSubscriber, Subscribers};
-use crate::ground::clock::Clock;
-use crate::ground::limits::Limits;
-use crate::ground::table::Handle;
 use crate::memory::MappingCheck;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::completion_queue::CompletionQueue;

@@ -11,7 +11,7 @@ use crate::inspect::{CqView, SrqView};
 impl Resources {
     /// The completion queues from a number on.
     pub(crate) fn cqs_from(&self, number: u32) -> impl Iterator<Item = CqView> {
-        let view = |(handle, entry): (crate::ground::table::Handle, &super::tables::CqEntry)| CqView {
+        let view = |(handle, entry): (pumice_ground::table::Handle, &super::tables::CqEntry)| CqView {
             number: handle.index,
             depth: entry.cq.depth(),
             filled: entry.cq.len() as u32,

@@ -1,12 +1,12 @@
 //! Protection domains of a device, and address handles, which are of no other use here.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 
 use super::tables::{AddressHandle, ProtectionDomain, Resources};
 use super::users::check_unused;
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::objects::address_handle;
 
 impl Resources {
@@ -73,11 +73,11 @@ impl Resources {
 mod tests {
     use std::net::IpAddr;
 
+    use pumice_ground::limits::Limits;
     use pumice_transport::types::{Access, Gid, Mtu};
 
     use super::*;
     use crate::addresses::gid_table::GidEntry;
-    use crate::ground::limits::Limits;
     use crate::memory::{RegionChange, WindowType};
 
     #[test]

@@ -1,11 +1,11 @@
 //! What a queue pair is to be attached to, and whether it can be.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::types::{QpCapacity, QpType};
 use pumice_transport::wire::Qpn;
 
 use super::tables::{Resources, check_size};
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 
 /// What to attach a queue pair to (`ibv_create_qp_ex`).
 #[derive(Debug, Clone, Copy)]

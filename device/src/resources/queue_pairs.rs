@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
@@ -12,8 +14,6 @@ use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
 use super::tally::Tally;
 use super::users::cq_use;
 use crate::event::Event;
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::memory::MappingCheck;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::event_account::EventAccount;

@@ -1,7 +1,8 @@
 //! Attaching and detaching queue pairs.
 
+use pumice_ground::limits::Limits;
+
 use super::*;
-use crate::ground::limits::Limits;
 use crate::memory::MappingCheck;
 use crate::resources::{CqSetup, SrqSetup};
 

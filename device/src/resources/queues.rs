@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use pumice_ground::clock::Clock;
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::{Handle, check_room};
 use pumice_transport::event::Topic;
 use pumice_transport::types::RecvRequest;
 
 use super::tables::{CqEntry, NO_OBJECT, Receives, Resources, check_size};
 use super::users::check_unused;
 use crate::event::Event;
-use crate::ground::clock::Clock;
-use crate::ground::error::ResourceError;
-use crate::ground::table::{Handle, check_room};
 use crate::objects::completion_channel::CompletionChannel;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::objects::event_account::EventAccount;
@@ -266,8 +266,9 @@ fn not_shared() -> ResourceError {
 
 #[cfg(test)]
 mod tests {
+    use pumice_ground::limits::Limits;
+
     use super::*;
-    use crate::ground::limits::Limits;
 
     fn resources() -> Resources {
         Resources::new(Limits { max_cqe: 100, max_srq_wr: 50, ..Limits::default() }).unwrap()

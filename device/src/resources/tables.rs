@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::limits::Limits;
+use pumice_ground::object_summary::ObjectSummary;
+use pumice_ground::table::{Handle, Table};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::{ProcessIndex, Qpn};
@@ -19,10 +23,6 @@ use crate::ethernet::Ethernet;
 use crate::event::{Subscribers, Topics};
 use crate::faults::Faults;
 use crate::faults::calls::CallRules;
-use crate::ground::error::ResourceError;
-use crate::ground::limits::Limits;
-use crate::ground::object_summary::ObjectSummary;
-use crate::ground::table::{Handle, Table};
 use crate::memory::RegionTable;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_queue::{CompletionQueue, CqCommon};

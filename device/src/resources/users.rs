@@ -1,10 +1,10 @@
 //! The users of an object: names for the sentence that says why it cannot be destroyed.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::types::CqUse;
 
 use super::tables::{Receives, Resources};
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 
 /// Users that a sentence names; of the others it says how many there are.
 const NAMED: usize = 6;

@@ -1,5 +1,7 @@
 //! XRC domains and targets among the objects of a device.
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
@@ -7,8 +9,6 @@ use pumice_transport::wire::Qpn;
 use super::host_impl::DeviceHost;
 use super::tables::{NO_OBJECT, Resources};
 use super::users::check_unused;
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::port::Commons;
 use crate::xrc::{TargetClosed, TargetHost, TargetOpened, XrcDomains, XrcdFile};
 

@@ -6,11 +6,12 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use pumice_ground::system::output_file::{on_standard_error, write_private};
+use pumice_ground::system::unsignalled::Unsignalled;
+
 use super::error::SettingError;
 use crate::check::Suppressions;
 use crate::check::report::Format;
-use crate::system::output_file::{on_standard_error, write_private};
-use crate::system::unsignalled::Unsignalled;
 
 /// Whether what the program does wrong is looked for: 1, or words with commas between them: "perf" to look
 /// for slow ways too, "poison" to fill the buffers of posted receives.

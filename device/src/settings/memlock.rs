@@ -1,8 +1,7 @@
 //! How much memory a program may pin.
 
+use pumice_ground::quantity::size;
 use serde::{Deserialize, Serialize};
-
-use crate::ground::quantity::size;
 
 /// The limit on the pages of all registered memory of a process. Adapters pin these pages, and the kernel
 /// counts them against RLIMIT_MEMLOCK (drivers/infiniband/core/umem.c, `ib_umem_get`).

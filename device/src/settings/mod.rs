@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use fnv::FnvHasher;
 
 use crate::addresses::gid_table::MAX_FIRST_INDEX;
-use crate::ground::quantity::size;
+use pumice_ground::quantity::size;
 
-pub use crate::ground::link_words::{LinkSettings, WaySettings};
-pub use crate::ground::probability::probability_ppm;
-use crate::ground::similar::similar;
+pub use pumice_ground::link_words::{LinkSettings, WaySettings};
+pub use pumice_ground::probability::probability_ppm;
+use pumice_ground::similar::similar;
 
 pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, CheckSettings, Marks};
 pub use error::SettingError;

@@ -8,8 +8,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pumice_ground::system::output_file::write_private;
+
 use super::{MAX_DEVICES, check_device_name};
-use crate::system::output_file::write_private;
 
 /// The tag of the process.
 pub const TAG: &str = "tag";

@@ -4,12 +4,13 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use pumice_ground::system::wait::wait_readable;
+
 use super::member_index::MemberIndex;
 use super::registry::Registry;
 use super::relay::Asker;
 use super::turns::{Turn, Turns};
 use super::{ShareError, Sharer};
-use crate::system::wait::wait_readable;
 
 /// Whether a process is asked again after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -306,8 +306,9 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pumice_transport::wire::ProcessIndex;
+
+    use super::*;
 
     const BUFFER_BYTES: usize = 1 << 20;
     /// A UC batch of 60 packets.

@@ -17,13 +17,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_ground::object_summary::ObjectSummary;
 use pumice_transport::host::Counter;
 use pumice_transport::wire::ProcessIndex;
 
 use super::system::{File, SharedMemory};
 use super::{folder, lock, system};
 use crate::counters::Counters;
-use crate::ground::object_summary::ObjectSummary;
 use crate::port::PortCondition;
 
 /// Words of a record; the preload has the same number.
@@ -207,9 +207,11 @@ impl Drop for Published {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::ground::link_rate::{Speed, Width};
     use std::fs;
+
+    use pumice_ground::link_rate::{Speed, Width};
+
+    use super::*;
 
     #[test]
     fn an_index_goes_on_from_what_its_last_owner_had() {

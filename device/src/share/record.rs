@@ -4,7 +4,6 @@ use std::hash::Hasher as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fnv::FnvHasher;
-
 use pumice_transport::wire::ProcessIndex;
 
 use super::member_index::{BANKS, MemberIndex};

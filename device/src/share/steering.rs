@@ -162,13 +162,15 @@ fn instruction(code: u16, k: u32) -> sock_filter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::simulation::run_filter as run;
-    use super::*;
+    use std::os::fd::AsRawFd;
+
     use pumice_transport::mad::{
         CmMessage, CommId, Dreq, PortSpace, PrivateData, Rtu, ServiceId, SidrRep, SidrReq, SidrStatus,
     };
     use pumice_transport::wire::Qpn;
-    use std::os::fd::AsRawFd;
+
+    use super::super::simulation::run_filter as run;
+    use super::*;
 
     fn plain(processes: [u8; 256]) -> Targets {
         Targets { processes, services: Vec::new() }

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::system::event_fd::EventFd;
 use pumice_transport::path::ROCE_PORT;
 
 use super::folder::{Folder, file_name};
@@ -12,8 +14,6 @@ use super::ring::{Geometry, RingMemory};
 use super::sockets::{Sockets, asker_name};
 use super::system::{DatagramSocket, RingFile, RingPages};
 use super::{ShareError, process, runtime_folder};
-use crate::ground::error::ResourceError;
-use crate::system::event_fd::EventFd;
 
 /// A ring as large as the first ones of a process.
 const GEOMETRY: Option<Geometry> = Geometry::new(4096, 1 << 20);

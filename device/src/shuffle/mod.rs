@@ -9,9 +9,8 @@
 use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
+use pumice_ground::random::Random;
 use serde::Deserialize;
-
-use crate::ground::random::Random;
 
 /// In which order the payload of a message may become visible before the message completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

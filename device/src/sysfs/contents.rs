@@ -277,10 +277,11 @@ fn processor_mask(list: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use pumice_transport::types::Mtu;
+
     use super::*;
     use crate::addresses::gid_table::GidEntry;
     use crate::profile::Profile;
-    use pumice_transport::types::Mtu;
 
     #[test]
     fn rates_are_written_as_linux_does() {

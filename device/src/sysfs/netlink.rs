@@ -1,9 +1,10 @@
 //! What Linux answers about the device through netlink (NETLINK_RDMA, linux/rdma_netlink.h), as `rdma link`
 //! and others ask: the attributes of each answer. The preload puts the headers around them.
 
+use pumice_ground::object_summary::ObjectSummary;
+
 use super::SysfsDevice;
 use super::live::HARDWARE;
-use crate::ground::object_summary::ObjectSummary;
 
 /// Commands that are answered, as `RDMA_NLDEV_CMD_*` numbers them.
 pub(super) const DEVICE: u32 = 1;
@@ -166,10 +167,11 @@ fn about_statistics(device: &SysfsDevice<'_>, port_num: u8) -> Attributes {
 
 #[cfg(test)]
 mod tests {
+    use pumice_transport::types::Mtu;
+
     use super::*;
     use crate::addresses::gid_table::GidEntry;
     use crate::profile::Profile;
-    use pumice_transport::types::Mtu;
 
     /// Kind and value of each attribute.
     fn parse(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {

@@ -8,13 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use pumice_ground::system::unsignalled::within_limit;
+use pumice_ground::thread::start_without_signals;
+
 use super::encode::Encoder;
 use super::header::{CHANGING_AT, TraceHeader};
 use super::record::Record;
 use super::waiting::{Queued, Waiting, reuse, usual_list};
 use super::ways::Way;
-use crate::ground::thread::start_without_signals;
-use crate::system::unsignalled::within_limit;
 
 /// How long records wait, so that the thread is not woken for each. With the time of a write it stays below
 /// 10 ms.

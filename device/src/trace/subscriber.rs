@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use pumice_ground::clock::Clock;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId};
@@ -20,7 +21,6 @@ use super::ways::Way;
 use crate::counters::COUNTERS;
 use crate::event::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
 use crate::faults::Fired;
-use crate::ground::clock::Clock;
 
 /// Bytes that a trace has at most, if nothing else is said.
 pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;

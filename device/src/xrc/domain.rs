@@ -6,10 +6,11 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::{Handle, Table};
+
 use super::file::DomainFile;
 use super::registrations::Registrations;
-use crate::ground::error::ResourceError;
-use crate::ground::table::{Handle, Table};
 use crate::port::Commons;
 
 /// How to open an XRC domain that a file names (`ibv_open_xrcd` with a descriptor).

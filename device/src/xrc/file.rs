@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::wire::ProcessIndex;
 
 use super::codec;
 use super::record::TargetRecord;
-use crate::ground::error::ResourceError;
 use crate::port::Commons;
 use crate::share::system::{self, File};
 use crate::share::wait::Wait;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
+use pumice_ground::table::Handle;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
-use crate::ground::error::ResourceError;
-use crate::ground::table::Handle;
 use crate::objects::async_event::{AsyncElement, AsyncEventQueue};
 use crate::objects::event_account::EventAccount;
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::qp::{Congestion, QpConfig, QueuePair};
 use pumice_transport::types::{Cause, QpCapacity, QpType};
 use pumice_transport::wire::{ProcessIndex, Qpn};
@@ -11,7 +12,6 @@ use super::file::Seen;
 use super::forwarding::Forwarding;
 use super::record::TargetRecord;
 use super::target::{SharedTarget, Sharing, TargetHost, Unavailable};
-use crate::ground::error::ResourceError;
 use crate::port::{Port, Received};
 
 /// How often a process looks whether others have changed the domains it shares, or died.

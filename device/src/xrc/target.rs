@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use pumice_ground::error::ResourceError;
 use pumice_transport::host::{Host, QpContext};
 use pumice_transport::qp::{MessageSnapshot, QueuePair, TargetSnapshot};
 use pumice_transport::types::{AsyncEventType, QpState, QpType};
@@ -17,7 +18,6 @@ use super::codec::event_of;
 use super::domain::XrcDomains;
 use super::file::{DomainFile, Seen};
 use super::record::TargetRecord;
-use crate::ground::error::ResourceError;
 
 /// Why a shared target cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -232,8 +232,9 @@ fn place_of(rule: &CallRule, key: &CallKey<'_>) -> Option<Option<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use pumice_ground::clock::Clock;
+
     use super::*;
-    use crate::ground::clock::Clock;
 
     fn faults(lines: &[&str]) -> CallFaults {
         let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();

@@ -3,9 +3,9 @@
 use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
+use pumice_ground::random::Random;
 
 use crate::faults::incident::Incident;
-use crate::ground::random::Random;
 
 /// What reports have in place of a call's name where something happened at a time. The ordinal is the time
 /// that had passed, in ns.

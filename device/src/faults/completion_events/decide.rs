@@ -5,13 +5,13 @@ use std::hash::Hasher as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHasher;
+use pumice_ground::random::Random;
 
 use super::rule::{CompletionEventFate, CompletionEventKey, CompletionEventRule};
 use crate::faults::armed::{About, Armed, OF_A_REPORT, Origin, Roster, Rules, Tries};
 use crate::faults::plan::{FaultPlan, Rule, What};
 use crate::faults::trigger::Occurrence;
 use crate::faults::waits::Triggers;
-use crate::ground::random::Random;
 
 /// A rule applied to an event of a completion channel.
 #[derive(Debug, Clone, Copy)]

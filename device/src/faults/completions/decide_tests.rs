@@ -1,6 +1,7 @@
-use super::*;
-use crate::ground::clock::Clock;
+use pumice_ground::clock::Clock;
 use pumice_transport::types::{QpType, WcOpcode};
+
+use super::*;
 
 fn faults(lines: &[&str]) -> CompletionFaults {
     let plan = lines.iter().try_fold(FaultPlan::seeded(7), |plan, line| plan.with_line(line)).unwrap();

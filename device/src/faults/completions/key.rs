@@ -3,11 +3,11 @@
 use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
+use pumice_ground::random::Random;
 use pumice_transport::types::{WcOpcode, WcStatus};
 
 use crate::faults::identity::named;
 use crate::faults::trigger::Trigger;
-use crate::ground::random::Random;
 
 named! {
     /// The work queue of a queue pair.

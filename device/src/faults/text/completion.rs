@@ -1,5 +1,6 @@
 //! Rules about completions, and what a report says of them, as text.
 
+use pumice_ground::quantity::time_ns;
 use serde::{Deserialize, Serialize};
 
 use super::fields::{Fields, unknown};
@@ -11,7 +12,6 @@ use crate::faults::completions::{
     CompletionSelector, WorkSide, status_from, status_name,
 };
 use crate::faults::plan::RecordedCompletion;
-use crate::ground::quantity::time_ns;
 
 /// The rule that the fields say.
 pub(super) fn rule(kind: &Kind, fields: &mut Fields) -> Result<CompletionRule, String> {

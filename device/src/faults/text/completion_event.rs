@@ -1,5 +1,6 @@
 //! Rules about events of completion channels, and what a report says of them, as text.
 
+use pumice_ground::quantity::time_ns;
 use serde::{Deserialize, Serialize};
 
 use super::fields::Fields;
@@ -9,7 +10,6 @@ use crate::faults::completion_events::{
     CompletionEventFate, CompletionEventFired, CompletionEventKey, CompletionEventRule,
     CompletionEventSelector, RecordedCompletionEvent,
 };
-use crate::ground::quantity::time_ns;
 
 /// How long an event waits for more completions, if nothing is said.
 const WITHIN_NS: u64 = 10_000_000;

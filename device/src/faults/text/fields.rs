@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pumice_ground::similar::suggestion;
 use toml::{Table, Value};
-
-use crate::ground::similar::suggestion;
 
 /// The field that names the kind of fault.
 pub(super) const DO: &str = "do";

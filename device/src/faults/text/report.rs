@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use pumice_ground::link_rate::{Speed, Width};
+use pumice_ground::link_words::LinkSettings;
 use pumice_transport::types::{Fate, Flips};
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +26,6 @@ use crate::faults::incident::{Details, Incident};
 use crate::faults::live::LiveChange;
 use crate::faults::plan::{FaultPlan, Recorded, RecordedCall, Recording, Rule, What, When};
 use crate::faults::rejection::{private_data, private_data_text};
-use crate::ground::link_rate::{Speed, Width};
-use crate::ground::link_words::LinkSettings;
 
 /// For ever, as a number of nanoseconds.
 const FOR_EVER_NS: u64 = u64::MAX;

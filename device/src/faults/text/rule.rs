@@ -1,5 +1,8 @@
 //! From fields to a rule.
 
+use pumice_ground::link_words::LinkSettings;
+use pumice_ground::quantity::time_ns;
+use pumice_ground::similar::suggestion;
 use pumice_transport::mad::RejectReason;
 
 use super::fields::{DO, Fields, unknown};
@@ -15,9 +18,6 @@ use crate::faults::incident::{Details, Incident};
 use crate::faults::plan::{Bursts, PacketRule, Rule, Steps, What, When};
 use crate::faults::rejection::private_data;
 use crate::faults::select::PacketSelector;
-use crate::ground::link_words::LinkSettings;
-use crate::ground::quantity::time_ns;
-use crate::ground::similar::suggestion;
 
 /// Before the kind: the name of a rule that was given none. It is in no name that is given.
 pub(super) const UNNAMED: &str = "\u{0}";

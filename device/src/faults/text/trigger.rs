@@ -1,8 +1,9 @@
 //! From a text to what a rule waits for.
 
+use pumice_ground::quantity::time_ns;
+
 use crate::faults::calls::CallSelector;
 use crate::faults::trigger::{EVENTS, Trigger};
-use crate::ground::quantity::time_ns;
 
 /// What can be written.
 const FORMS: &str = "write \"rule NAME\", \"completions 100 qp=0\", \"bytes 4096 qp=0\", \

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use pumice_ground::link_rate::{Speed, Width};
+use pumice_ground::probability::probability_ppm;
+use pumice_ground::quantity::time_ns;
+
 use crate::faults::plan::Steps;
 use crate::faults::select::Span;
-use crate::ground::link_rate::{Speed, Width};
-use crate::ground::probability::probability_ppm;
-use crate::ground::quantity::time_ns;
 
 /// Two times: "1ms..3ms".
 pub(super) fn times_ns(text: &str) -> Result<(u64, u64), String> {

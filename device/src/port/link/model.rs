@@ -5,10 +5,10 @@ use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
 
-use crate::ground::random::Random;
 use crate::settings::{LinkSettings, WaySettings};
+use pumice_ground::random::Random;
 
-pub use crate::ground::marking::EcnMarking;
+pub use pumice_ground::marking::EcnMarking;
 
 const BITS_PER_BYTE_SECOND: u128 = 8 * 1_000_000_000;
 /// Purposes of the seed: what one of them draws does not change what the other draws.

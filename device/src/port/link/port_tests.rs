@@ -2,12 +2,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
 
+use pumice_ground::clock::VirtualTime;
 use pumice_transport::host::Counter;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::icrc::{self, Verdict};
 
 use super::*;
-use crate::ground::clock::VirtualTime;
 use crate::port::link::{EcnMarking, LinkDirection};
 use crate::port::{PacketCost, ProcessGroup};
 

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_ground::clock::Clock;
 use pumice_transport::path::Flow;
 
 use super::words::{SwitchWords, Word, said, word};
-use crate::ground::clock::Clock;
 use crate::port::link::{GRAIN_NS, QUEUE_BYTES};
 use crate::port::topology::{Layout, LinkSpec, Place, QueueReport, SwitchPauses, Topology};
 

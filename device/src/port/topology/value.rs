@@ -4,9 +4,8 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use fnv::FnvHasher;
+use pumice_ground::marking::EcnMarking;
 use serde::Deserialize;
-
-use crate::ground::marking::EcnMarking;
 
 /// Hosts of a network at most.
 pub(super) const MAX_HOSTS: u16 = 1024;

@@ -7,9 +7,8 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use libc::{c_int, c_void};
+use pumice_ground::system::system_call;
 use socket2::SockAddr;
-
-use crate::system::system_call;
 
 /// Room for every control message the port sends or asks for; the largest set, of a dual-stack receive, needs
 /// five messages and 152 bytes.

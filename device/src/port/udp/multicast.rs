@@ -8,12 +8,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
 
+use pumice_ground::system::interface::{self, Interface};
 use socket2::Socket;
 
 use super::config::UdpConfig;
 use super::scope::has_scope;
 use super::socket::{self, PortError, Sharing};
-use crate::system::interface::{self, Interface};
 
 /// Groups per port; the kernel's own default is 20 per socket and has no limit on sockets.
 const GROUPS_LIMIT: usize = 256;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::system::interface;
+use pumice_ground::system::interface;
 
 /// Addresses that are remembered; a host has few.
 const MOST_KNOWN: usize = 1024;

@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 use libc::c_int;
+use pumice_ground::system::lineage::Settled;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::message::{self, Control};
-use crate::system::lineage::Settled;
 
 /// TTL and traffic class the sockets are set to; other values cost a control message per send.
 pub(super) const DEFAULT_HOP_LIMIT: u8 = 64;

@@ -23,7 +23,6 @@ use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
-use crate::ground::object_summary::ObjectSummary;
 use crate::port::{
     Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortCondition,
     PortLimits, ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
@@ -47,6 +46,7 @@ use crate::share::system::GroupPort;
 use counters::{count, note_sent};
 use looking::{Looking, RingLook};
 use looped::LoopedGroups;
+use pumice_ground::object_summary::ObjectSummary;
 use requests::{Requests, is_for_all};
 
 pub use counters::{ShareCounters, ShareStats};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use pumice_ground::system::wait::wait_readable;
 use pumice_transport::path::Flow;
 
 use super::tests::{Folder, look, received, send};
 use super::*;
-use crate::system::wait::wait_readable;
 use crate::share::folder;
 use crate::share::registry::Registry;
 use crate::share::relay::Asker;

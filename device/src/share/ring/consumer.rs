@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use pumice_ground::word::Word;
+
 use super::Broken;
 use super::geometry::{Geometry, LINE_WORDS, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
 use super::producer::Position;
 use super::slot::{self, MAX_BATCH_BYTES, Slot};
-use crate::ground::word::Word;
 
 /// Reads batches.
 #[derive(Debug)]

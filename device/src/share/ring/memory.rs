@@ -1,6 +1,6 @@
 //! What a ring asks of its memory.
 
-use crate::ground::word::Word;
+use pumice_ground::word::Word;
 
 /// Memory that two processes share, as one of them sees it: words in front, data behind. A process may write
 /// anything anywhere at any time.

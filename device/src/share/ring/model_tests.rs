@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
+use pumice_ground::word::Word;
 
 use super::*;
-use crate::ground::word::Word;
 
 /// An atomic of loom.
 struct ModelWord(AtomicU64);

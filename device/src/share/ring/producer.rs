@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use pumice_ground::word::Word;
+
 use super::Broken;
 use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
 use super::slot::{self, Slot};
-use crate::ground::word::Word;
 
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

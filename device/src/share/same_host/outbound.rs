@@ -1,5 +1,6 @@
 //! The way to another process: a ring, or why there is none.
 
+use pumice_ground::system::event_fd::EventFd;
 use pumice_transport::path::Path;
 
 use super::message::Refusal;
@@ -7,7 +8,6 @@ use super::paths::{Number, PathNumbers, Way};
 use crate::port::GsoBatch;
 use crate::share::ring::{Broken, Geometry, Kind, Producer, Pushed, Slot};
 use crate::share::system::RingPages;
-use crate::system::event_fd::EventFd;
 
 /// How long an answer to an invitation is waited for.
 const ANSWER_PATIENCE_NS: u64 = 1_000_000_000;

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use pumice_ground::system::event_fd::EventFd;
 use pumice_transport::path::Path;
 use pumice_transport::wire::ProcessIndex;
 
@@ -12,7 +13,6 @@ use crate::port::{GsoBatch, PacketCost, PeerMedium, PortLimits, Received};
 use crate::share::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
 use crate::share::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer};
 use crate::share::system::{RingFile, RingPages};
-use crate::system::event_fd::EventFd;
 
 /// Rings that other processes may send through: one for each process, and old ones that are being emptied.
 const MAX_INBOUND: usize = 512;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_ground::random::Random;
 use pumice_transport::cm::{BacklogOverflow, CmConfig, Event, Place, Served};
 use pumice_transport::mad::{CmMessage, CommId, GSI_Q_KEY, PrivateData, ServiceId, SidrReq};
 use pumice_transport::path::{Flow, Path as Way};
@@ -21,7 +22,6 @@ use super::kernel::{Pid, State};
 use super::ledger::{Ledger, Phase};
 use super::sockets::PAYLOAD;
 use super::{Wait, block, observe};
-use crate::ground::random::Random;
 use crate::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
 use crate::port::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
 use crate::share::{ShareConfig, ShareError, SharedPort};

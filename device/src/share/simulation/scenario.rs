@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use pumice_ground::random::Random;
 use pumice_transport::host::Counter;
 use pumice_transport::path::Flow;
 use pumice_transport::wire::ProcessIndex;
@@ -16,7 +17,6 @@ use super::ledger::{GRACE_NS, Ledger, Phase, REQUEST_BOUND_NS, Tally};
 use super::sockets::SocketName;
 use super::world::World;
 use super::{Wait, block, call, observe};
-use crate::ground::random::Random;
 use crate::share::system::Guard;
 
 /// The user whose processes share the port, and another, hostile user.

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
+pub(crate) use pumice_ground::system::fault_guard::{SharedRange, guard_shared};
+use pumice_ground::system::unsignalled::within_limit;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::real::File;
-use crate::system::fault_guard::{SharedRange, guard_shared};
-use crate::system::unsignalled::within_limit;
 
 /// A mapped file. Any process that has the file may write anything at any time: what is read here is a claim.
 /// If a process shortens the file, each process that uses it goes on with numbers of its own.

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, sock_filter};
 use nix::fcntl::{FcntlArg, fcntl};
+use pumice_ground::clock;
+use pumice_ground::system::cancellation::{Uncancelled, whole};
+use pumice_ground::system::interface::{self, interfaces};
+use pumice_ground::system::unsignalled::within_limit;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{About, Guard};
-use crate::ground::clock;
 use crate::port::{PortError, UdpConfig};
 use crate::share::datagram::{self, Datagram};
-use crate::system::cancellation::{Uncancelled, whole};
-use crate::system::interface::{self, interfaces};
-use crate::system::unsignalled::within_limit;
 
 /// The socket of a process in the group of a UDP port.
 pub(in crate::share) use crate::port::UdpPort as GroupPort;

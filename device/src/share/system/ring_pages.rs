@@ -6,12 +6,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
+use pumice_ground::system::unsignalled::within_limit;
 use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create,
 };
 
 use crate::share::ring::{Geometry, RingMemory};
-use crate::system::unsignalled::within_limit;
 
 /// What must be impossible for another process that has the pages: to shorten them, which would end this
 /// process with a signal when it touches them.

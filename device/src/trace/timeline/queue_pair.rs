@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::model::{End, Measure, Message, Moment, Packet, QueuePair, Receive, Setback, SetbackKind};
 use pumice_transport::wire::Syndrome;
 
+use super::model::{End, Measure, Message, Moment, Packet, QueuePair, Receive, Setback, SetbackKind};
 use super::room::Room;
 use super::words::about_queue_pair;
 use crate::trace::record::Record;

@@ -11,17 +11,17 @@ use super::call::pumice_short_copy;
 use super::call::{Guarded, pumice_guarded_call};
 
 /// What [`Record::stack`] has while a call begins or ends.
-const BETWEEN: usize = 1;
+pub(crate) const BETWEEN: usize = 1;
 /// Bytes of stack that a guarded function uses at most. An interrupted call's handler begins below a signal's
 /// frame, and so may be taken for the call itself: then its fault must be in the call's range as well.
-const STACK_BYTES: usize = 4096;
+pub(crate) const STACK_BYTES: usize = 4096;
 /// How far below a guarded call the handlers of its fault run, if they use the same stack.
-const HANDLERS_BYTES: usize = 64 << 10;
+pub(crate) const HANDLERS_BYTES: usize = 64 << 10;
 
 /// One guarded call at a time. It stays for as long as the process lives, because the handler may look at it.
 #[repr(C, align(64))]
 #[derive(Debug)]
-struct Record {
+pub(crate) struct Record {
     /// 0: there is no call; `BETWEEN`; or its stack pointer, of a short copy with the lowest bit set.
     stack: AtomicUsize,
     first: AtomicUsize,
@@ -31,9 +31,9 @@ struct Record {
 }
 
 /// All records.
-static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
+pub(crate) static RECORDS: AtomicPtr<Record> = AtomicPtr::new(ptr::null_mut());
 
-fn all() -> impl Iterator<Item = &'static Record> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Record> {
     // SAFETY: records are never freed.
     let first = unsafe { RECORDS.load(Ordering::Acquire).as_ref() };
     // SAFETY: as above.
@@ -41,14 +41,14 @@ fn all() -> impl Iterator<Item = &'static Record> {
 }
 
 impl Record {
-    fn touches(&self, first: usize, end: usize) -> bool {
+    pub(crate) fn touches(&self, first: usize, end: usize) -> bool {
         self.first.load(Ordering::Relaxed) < end && first < self.end.load(Ordering::Relaxed)
     }
 }
 
 /// Guards the calls of one thread at a time.
 #[derive(Debug)]
-pub(crate) struct FaultGuard(&'static Record);
+pub struct FaultGuard(&'static Record);
 
 impl Default for FaultGuard {
     fn default() -> FaultGuard {
@@ -58,7 +58,7 @@ impl Default for FaultGuard {
 
 impl FaultGuard {
     /// Takes a record that no guard has, or adds one.
-    pub(crate) fn new() -> FaultGuard {
+    pub fn new() -> FaultGuard {
         let free = |record: &&Record| !record.is_taken.swap(true, Ordering::Acquire);
         if let Some(record) = all().find(free) {
             return FaultGuard(record);
@@ -83,7 +83,7 @@ impl FaultGuard {
 
     /// From now on until [`FaultGuard::leave`], threads that are about to unmap these bytes wait.
     #[inline]
-    pub(crate) fn enter(&self, first: usize, bytes: usize) {
+    pub fn enter(&self, first: usize, bytes: usize) {
         self.0.first.store(first, Ordering::Relaxed);
         self.0.end.store(first.wrapping_add(bytes), Ordering::Relaxed);
         self.0.stack.store(BETWEEN, Ordering::Release);
@@ -93,7 +93,7 @@ impl FaultGuard {
 
     /// The bytes that were entered are not accessed any more.
     #[inline]
-    pub(crate) fn leave(&self) {
+    pub fn leave(&self) {
         self.0.stack.store(0, Ordering::Release);
     }
 
@@ -103,7 +103,7 @@ impl FaultGuard {
     /// The call is sound wherever the range that was entered is mapped with the right, and stays sound if it
     /// ends at any access to the range. The guard is used by one thread at a time.
     #[inline]
-    pub(crate) unsafe fn call(
+    pub unsafe fn call(
         &self,
         function: Guarded,
         first: *mut c_void,
@@ -117,7 +117,7 @@ impl FaultGuard {
     /// Whether [`FaultGuard::copy_short`] may copy so many bytes to the address `polled`,
     /// whose aligned words programs poll, or null: 8, 16, 24, … 64 bytes, word by word, or 1, 2 or 4 bytes.
     #[inline]
-    pub(crate) fn is_short(bytes: usize, polled: *const c_void) -> bool {
+    pub fn is_short(bytes: usize, polled: *const c_void) -> bool {
         /// A bit for each number, less 1.
         const NUMBERS: u64 = 0x8080_8080_8080_808b;
         let number = bytes.wrapping_sub(1);
@@ -133,7 +133,7 @@ impl FaultGuard {
     /// As [`FaultGuard::call`] with a function that copies `bytes` from `from` to `to`, which do not overlap.
     /// [`FaultGuard::is_short`] says that it may.
     #[inline]
-    pub(crate) unsafe fn copy_short(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> bool {
+    pub unsafe fn copy_short(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> bool {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the caller vouches for the copy; the record stays.
         return unsafe { pumice_short_copy(to, from, bytes, &raw const self.0.stack) == 0 };
@@ -153,7 +153,7 @@ impl Drop for FaultGuard {
 }
 
 /// The stack pointer of the guarded call that an access to `address` with this stack pointer belongs to.
-pub(super) fn call_of(address: usize, stack: usize) -> Option<usize> {
+pub(crate) fn call_of(address: usize, stack: usize) -> Option<usize> {
     let of = |record: &Record| {
         let of_call = record.stack.load(Ordering::Acquire);
         let is_of_call = of_call > BETWEEN && stack <= of_call && of_call - stack < STACK_BYTES;
@@ -163,7 +163,7 @@ pub(super) fn call_of(address: usize, stack: usize) -> Option<usize> {
 }
 
 /// Whether the code with this stack pointer was called by a handler of a guarded call's fault.
-pub(super) fn is_below_a_call(stack: usize) -> bool {
+pub(crate) fn is_below_a_call(stack: usize) -> bool {
     let above = |record: &Record| {
         let of_call = record.stack.load(Ordering::Acquire);
         of_call > BETWEEN && stack <= of_call && of_call - stack < HANDLERS_BYTES
@@ -172,11 +172,11 @@ pub(super) fn is_below_a_call(stack: usize) -> bool {
 }
 
 /// How long a thread that unmaps memory waits for a copy: one that takes longer waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Waits until no call that began before accesses bytes of this range. Calls that begin from now on see what
 /// the caller has stored before.
-pub(crate) fn wait_for_calls(first: usize, end: usize) {
+pub fn wait_for_calls(first: usize, end: usize) {
     order_all_processors();
     let here = 0_u8;
     let stack = (&raw const here).addr();
@@ -198,18 +198,18 @@ pub(crate) fn wait_for_calls(first: usize, end: usize) {
 }
 
 /// The kernel's `MEMBARRIER_CMD_PRIVATE_EXPEDITED`, and its registration.
-const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+pub(crate) const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+pub(crate) const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
 /// Lets this thread ask for order later.
-pub(super) fn prepare_order() {
+pub(crate) fn prepare_order() {
     // SAFETY: the call takes numbers.
     unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
 }
 
 /// What other threads of the process have stored is seen here, and what was stored here is seen there: so
 /// guarded calls need no fence of their own.
-fn order_all_processors() {
+pub(crate) fn order_all_processors() {
     fence(Ordering::SeqCst);
     // SAFETY: the call takes numbers. Where the kernel does not know it, the window is a few nanoseconds.
     unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) };

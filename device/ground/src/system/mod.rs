@@ -4,9 +4,9 @@
 
 pub mod cancellation;
 pub mod capability;
-pub(crate) mod event_fd;
+pub mod event_fd;
 pub mod event_pipe;
-pub(crate) mod fault_guard;
+pub mod fault_guard;
 pub mod interface;
 pub mod late_reads;
 pub mod limits;
@@ -14,6 +14,6 @@ pub mod lineage;
 pub mod neighbour;
 pub mod output_file;
 pub mod processors;
-pub(crate) mod system_call;
+pub mod system_call;
 pub mod unsignalled;
 pub mod wait;

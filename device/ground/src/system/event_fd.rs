@@ -7,20 +7,20 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{read, write};
 
-use crate::ground::error::ResourceError;
+use crate::error::ResourceError;
 
 /// An eventfd used as one bit: readable while the bit is set. Programs never get it; what they wait for is an
 /// [`EventPipe`](super::event_pipe::EventPipe). Its calls are system calls without the C library, so they are
 /// no cancellation points.
 #[derive(Debug)]
-pub(crate) struct EventFd(OwnedFd);
+pub struct EventFd(OwnedFd);
 
 impl EventFd {
     /// A descriptor with the bit clear, closed on exec.
     ///
     /// # Errors
     /// `Os`: no descriptor is to be had.
-    pub(crate) fn new() -> Result<EventFd, ResourceError> {
+    pub fn new() -> Result<EventFd, ResourceError> {
         eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(EventFd).map_err(|error| {
             ResourceError::Os { what: "eventfd to wake a thread", errno: error.raw_os_error() }
         })
@@ -30,7 +30,7 @@ impl EventFd {
     ///
     /// # Errors
     /// `InvalidData`: it is something else than an eventfd, which a write might wait for.
-    pub(crate) fn of(descriptor: OwnedFd) -> io::Result<EventFd> {
+    pub fn of(descriptor: OwnedFd) -> io::Result<EventFd> {
         let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
         let kind = std::fs::read_link(link)?;
         if kind.as_os_str() != "anon_inode:[eventfd]" {
@@ -41,13 +41,13 @@ impl EventFd {
     }
 
     /// Sets the bit; the threads that wait are woken even if it is set already.
-    pub(crate) fn set(&self) {
+    pub fn set(&self) {
         // The counter refuses only after 2^64 - 2 writes without a clear.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
     /// Clears the bit; whether it was set.
-    pub(crate) fn clear(&self) -> bool {
+    pub fn clear(&self) -> bool {
         // Only a bit that is clear already makes the read fail.
         read(&self.0, &mut [0; 8]).is_ok()
     }

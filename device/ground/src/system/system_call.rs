@@ -13,7 +13,7 @@ use std::ptr;
 /// # Safety
 /// That of the C library's function.
 #[inline]
-pub(crate) unsafe fn sendmsg(fd: RawFd, message: *const libc::msghdr, flags: c_int) -> c_long {
+pub unsafe fn sendmsg(fd: RawFd, message: *const libc::msghdr, flags: c_int) -> c_long {
     // SAFETY: the caller's promise; errno is set as the function does.
     unsafe { libc::syscall(libc::SYS_sendmsg, fd, message, flags) }
 }
@@ -23,7 +23,7 @@ pub(crate) unsafe fn sendmsg(fd: RawFd, message: *const libc::msghdr, flags: c_i
 /// # Safety
 /// That of the C library's function.
 #[inline]
-pub(crate) unsafe fn recvmsg(fd: RawFd, message: *mut libc::msghdr, flags: c_int) -> c_long {
+pub unsafe fn recvmsg(fd: RawFd, message: *mut libc::msghdr, flags: c_int) -> c_long {
     // SAFETY: as above.
     unsafe { libc::syscall(libc::SYS_recvmsg, fd, message, flags) }
 }

@@ -9,10 +9,11 @@ use super::probability::probability_ppm;
 use super::quantity::{rate, size, time_ns};
 
 /// Longest delay, and longest jitter.
-const MOST_NS: u64 = 10_000_000_000;
+pub const MOST_NS: u64 = 10_000_000_000;
 /// A queue has room for two packets of the longest kind at least.
-const QUEUE_BYTES: std::ops::RangeInclusive<u64> = 9 << 10..=64 << 20;
-const WORDS: &str = "rate, delay, jitter, queue and ecn, and the same behind egress. or ingress.";
+pub const QUEUE_BYTES: std::ops::RangeInclusive<u64> = 9 << 10..=64 << 20;
+#[doc(hidden)]
+pub const WORDS: &str = "rate, delay, jitter, queue and ecn, and the same behind egress. or ingress.";
 
 /// The two directions of a link, as far as something is said of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -55,10 +56,10 @@ impl LinkSettings {
     }
 
     /// The words of a link that have no direction in front.
-    pub(crate) const WORDS: [&'static str; 5] = ["rate", "delay", "jitter", "queue", "ecn"];
+    pub const WORDS: [&'static str; 5] = ["rate", "delay", "jitter", "queue", "ecn"];
 
     /// What words and their values say. What is said of one direction goes before what is said of both.
-    pub(crate) fn of_parts(mut parts: Vec<(String, String)>) -> Result<LinkSettings, String> {
+    pub fn of_parts(mut parts: Vec<(String, String)>) -> Result<LinkSettings, String> {
         let mut link = LinkSettings::default();
         parts.sort_by_key(|(word, _)| word.contains('.'));
         for (word, value) in &parts {
@@ -67,7 +68,8 @@ impl LinkSettings {
         Ok(link)
     }
 
-    fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
+    #[doc(hidden)]
+    pub fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
         match word.split_once('.') {
             Some(("egress", "ecn")) => Err("the adapter's own queue, that of egress, marks nothing: \
                                             write ingress.ecn, or ecn"
@@ -144,7 +146,7 @@ impl fmt::Display for LinkSettings {
 
 impl WaySettings {
     /// Words and their values, exactly.
-    fn parts(&self) -> [(&'static str, Option<String>); 5] {
+    pub fn parts(&self) -> [(&'static str, Option<String>); 5] {
         let ecn = self.ecn.map(|ecn| match ecn {
             EcnMarking::Above(bytes) => bytes.to_string(),
             EcnMarking::Ramp { min_bytes, max_bytes, most_ppm } => {
@@ -162,7 +164,8 @@ impl WaySettings {
         ]
     }
 
-    fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
+    #[doc(hidden)]
+    pub fn set(&mut self, word: &str, value: &str) -> Result<(), String> {
         match word {
             "rate" => self.rate_bits_per_second = Some(rate(value)?),
             "delay" => self.delay_ns = Some(time(value)?),
@@ -174,7 +177,8 @@ impl WaySettings {
         Ok(())
     }
 
-    fn or(&self, other: &WaySettings) -> WaySettings {
+    #[doc(hidden)]
+    pub fn or(&self, other: &WaySettings) -> WaySettings {
         WaySettings {
             rate_bits_per_second: self.rate_bits_per_second.or(other.rate_bits_per_second),
             delay_ns: self.delay_ns.or(other.delay_ns),
@@ -185,20 +189,22 @@ impl WaySettings {
     }
 }
 
-fn time(value: &str) -> Result<u64, String> {
+#[doc(hidden)]
+pub fn time(value: &str) -> Result<u64, String> {
     time_ns(value).and_then(|ns| {
         if ns <= MOST_NS { Ok(ns) } else { Err(format!("{value} is too long: write at most 10s")) }
     })
 }
 
-fn queue(value: &str) -> Result<u64, String> {
+#[doc(hidden)]
+pub fn queue(value: &str) -> Result<u64, String> {
     size(value)
         .filter(|bytes| QUEUE_BYTES.contains(bytes))
         .ok_or_else(|| format!("{value} is no size from 9KiB to 64MiB: write it as 256KiB"))
 }
 
 /// `64KiB`, or as switches have it for DCQCN: `20KiB..200KiB@10%`.
-fn ecn(value: &str) -> Result<EcnMarking, String> {
+pub fn ecn(value: &str) -> Result<EcnMarking, String> {
     let wrong = || {
         format!("{value} is no threshold: write it as 64KiB, or as 20KiB..200KiB@10% for a share that grows")
     };

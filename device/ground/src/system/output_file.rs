@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use super::unsignalled::Unsignalled;
-use crate::ground::printable::printable;
+use crate::printable::printable;
 
 /// Only its owner reads and writes it.
 const PRIVATE: u32 = 0o600;

@@ -1,6 +1,6 @@
 //! A bounded table of objects, named by index and generation.
 
-use crate::ground::error::ResourceError;
+use crate::error::ResourceError;
 
 /// Names one object of a [`Table`]: an index, and a generation that tells it from the objects that
 /// had the index before.
@@ -47,7 +47,7 @@ struct Slot<T> {
 ///
 /// # Errors
 /// `NoMemory`: there are `most` of them.
-pub(crate) fn check_room(kind: &str, count: usize, most: u32) -> Result<(), ResourceError> {
+pub fn check_room(kind: &str, count: usize, most: u32) -> Result<(), ResourceError> {
     if count < most as usize {
         return Ok(());
     }

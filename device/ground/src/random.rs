@@ -6,39 +6,41 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// A stream of numbers that a seed determines.
 #[derive(Debug, Clone)]
-pub(crate) struct Random(SplitMix64);
+pub struct Random(SplitMix64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    #[doc(hidden)]
+    pub fn new(seed: u64) -> Random {
         Random(SplitMix64::seed_from_u64(seed))
     }
 
     /// A generator for one of several purposes of a seed: what it gives does not depend on what the others
     /// gave.
-    pub(crate) fn fork(&self, purpose: u64) -> Random {
+    pub fn fork(&self, purpose: u64) -> Random {
         let mut own = self.clone();
         let base = own.next_u64();
         Random::new(Random::new(base ^ purpose).next_u64())
     }
 
-    pub(crate) fn next_u64(&mut self) -> u64 {
+    #[doc(hidden)]
+    pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Uniform in 0..`bound`, 0 for a bound of 0. Always draws once, so that a change of one probability
     /// leaves later decisions where they were.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         scaled(self.next_u64(), bound)
     }
 
     /// True `ppm` times in a million.
-    pub(crate) fn chance(&mut self, ppm: u32) -> bool {
+    pub fn chance(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }
 }
 
 /// A draw from 0..2^64 as one from 0..`bound`.
-const fn scaled(draw: u64, bound: u64) -> u64 {
+pub const fn scaled(draw: u64, bound: u64) -> u64 {
     ((draw as u128 * bound as u128) >> 64) as u64
 }
 

@@ -120,7 +120,7 @@ fn allow(first: usize, rights: libc::c_int) -> bool {
 
 /// Whether a fault at this address is an access to one of the pages, which can go on now. For the handler of
 /// signals.
-pub(super) fn settle(address: usize, instruction: usize, stack: usize) -> bool {
+pub fn settle(address: usize, instruction: usize, stack: usize) -> bool {
     let first = FIRST.load(Ordering::Acquire);
     if first == 0 || address < first || address - first >= PAGES * PAGE_BYTES {
         return false;
@@ -137,7 +137,8 @@ pub(super) fn settle(address: usize, instruction: usize, stack: usize) -> bool {
     true
 }
 
-fn tell(page: usize, instruction: usize, stack: usize) {
+#[doc(hidden)]
+pub fn tell(page: usize, instruction: usize, stack: usize) {
     let told = TOLD.load(Ordering::Acquire);
     if !told.is_null() {
         // SAFETY: `Page::take` has stored a function of this type.

@@ -104,13 +104,13 @@ fn not_usable_yet(text: &str) -> impl Iterator<Item = (u32, Ipv6Addr)> {
 }
 
 /// The index of the interface that has an IPv6 address; 0 if there is none, or it cannot be told.
-pub(crate) fn index_of(address: Ipv6Addr) -> u32 {
+pub fn index_of(address: Ipv6Addr) -> u32 {
     let has = |interface: &&Interface| interface.addresses.iter().any(|(own, _)| *own == IpAddr::V6(address));
     interfaces().ok().and_then(|all| all.iter().find(has).map(|interface| interface.index)).unwrap_or(0)
 }
 
 /// Whether an address is one of this host's; also if it cannot be told.
-pub(crate) fn is_local(address: IpAddr) -> bool {
+pub fn is_local(address: IpAddr) -> bool {
     let has = |interface: &Interface| interface.addresses.iter().any(|(own, _)| *own == address);
     address.is_loopback() || interfaces().map_or(true, |all| all.iter().any(has))
 }

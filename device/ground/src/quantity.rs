@@ -1,7 +1,7 @@
 //! Rates, sizes and times as people write them.
 
 /// A number in front, and the unit behind it. Signs, "inf" and "nan" are no numbers.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+pub fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -10,7 +10,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 }
 
 /// A rate in bits per second, from 1 Kbit to 10 Tbit.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
+pub fn rate(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 8] = [
         ("Kbit", 1e3),
         ("Mbit", 1e6),
@@ -31,7 +31,7 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
 }
 
 /// A size in bytes.
-pub(crate) fn size(text: &str) -> Option<u64> {
+pub fn size(text: &str) -> Option<u64> {
     const UNITS: [(&str, f64); 8] = [
         ("", 1.0),
         ("KiB", 1024.0),
@@ -46,7 +46,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
 }
 
 /// A time in nanoseconds: "200us", "1.5ms", "2s".
-pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
+pub fn time_ns(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text} is no time: write it as 500ns, 200us, 1.5ms or 2s");
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(at);

@@ -7,12 +7,12 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicUsize;
 
 /// A function of C whose call may be ended at any access to memory: it holds nothing, and takes no lock.
-pub(crate) type Guarded = unsafe extern "C" fn(*mut c_void, *const c_void, usize);
+pub type Guarded = unsafe extern "C" fn(*mut c_void, *const c_void, usize);
 
 unsafe extern "C" {
     /// Calls `function(first, second, third)`; 0: it returned, 1: a fault ended it. `stack` has the stack
     /// pointer meanwhile.
-    pub(super) fn pumice_guarded_call(
+    pub(crate) fn pumice_guarded_call(
         first: *mut c_void,
         second: *const c_void,
         third: usize,
@@ -20,23 +20,23 @@ unsafe extern "C" {
         stack: *const AtomicUsize,
     ) -> c_int;
     /// Where a call goes on that a fault ended. Not a function: only its address is of use.
-    static pumice_guarded_landing: u8;
+    pub(crate) static pumice_guarded_landing: u8;
     /// Copies 8, 16, 24, … 64 bytes word by word, upwards, or 1, 2 or 4 bytes in one piece; 0: it did, 1: a
     /// fault ended it. A call that saves registers and calls a function takes longer than the copy itself.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn pumice_short_copy(
+    pub(crate) fn pumice_short_copy(
         to: *mut c_void,
         from: *const c_void,
         bytes: usize,
         stack: *const AtomicUsize,
     ) -> c_int;
     #[cfg(target_arch = "x86_64")]
-    static pumice_short_copy_landing: u8;
+    pub(crate) static pumice_short_copy_landing: u8;
 }
 
 /// The address at which a call goes on that a fault ended, and the stack pointer that it needs; `noted` is
 /// the record's stack pointer.
-pub(super) fn landing(noted: usize) -> (usize, usize) {
+pub(crate) fn landing(noted: usize) -> (usize, usize) {
     #[cfg(target_arch = "x86_64")]
     if noted & OF_SHORT_COPY != 0 {
         return ((&raw const pumice_short_copy_landing).expose_provenance(), noted & !OF_SHORT_COPY);
@@ -46,7 +46,7 @@ pub(super) fn landing(noted: usize) -> (usize, usize) {
 
 /// Marks the stack pointer of a short copy, which has saved nothing. Stack pointers are multiples of 8.
 #[cfg(target_arch = "x86_64")]
-const OF_SHORT_COPY: usize = 1;
+pub(crate) const OF_SHORT_COPY: usize = 1;
 
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(

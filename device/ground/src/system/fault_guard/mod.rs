@@ -10,14 +10,14 @@ mod handler;
 mod record;
 mod shared;
 
-pub(crate) use call::Guarded;
-pub(crate) use handler::{sees_faults, sees_faults_now, watch_faults};
-pub(crate) use record::FaultGuard;
-pub(crate) use record::wait_for_calls;
-pub(crate) use shared::SharedRange;
+pub use call::Guarded;
+pub use handler::{sees_faults, sees_faults_now, watch_faults};
+pub use record::FaultGuard;
+pub use record::wait_for_calls;
+pub use shared::SharedRange;
 
 /// Takes a mapped file of numbers, which is readable and writable: it may be shortened from now on.
-pub(crate) fn guard_shared(first: usize, bytes: usize) -> SharedRange {
+pub fn guard_shared(first: usize, bytes: usize) -> SharedRange {
     handler::watch_bus_errors();
     SharedRange::new(first, bytes)
 }

@@ -32,7 +32,7 @@ impl Clock {
     }
 
     /// What the clock that all processes of the host share says at the origin; 0 in virtual time.
-    pub(crate) fn origin_ns(&self) -> u64 {
+    pub fn origin_ns(&self) -> u64 {
         match self {
             Clock::Monotonic { origin_ns } => *origin_ns,
             Clock::Virtual(_) => 0,
@@ -48,12 +48,12 @@ impl Clock {
 /// What CLOCK_MONOTONIC says, in ns. It is read for every step of the data path and every event, so without
 /// the checks of [`std::time::Instant`].
 #[inline]
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     read_ns(ClockId::CLOCK_MONOTONIC)
 }
 
 /// The time of all processors that all threads of this process have taken, in ns.
-pub(crate) fn process_time_ns() -> u64 {
+pub fn process_time_ns() -> u64 {
     read_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 

@@ -12,13 +12,13 @@ use crate::system::late_reads;
 use crate::system::lineage::{PerProcess, once};
 
 /// The handlers that were there before ours, which stay for as long as the process lives.
-static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
-static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+pub(crate) static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+pub(crate) static BEFORE_BUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 
 /// From now on faults of guarded calls end these only.
 ///
 /// A handler that the program installs later is in front of this one ([`sees_faults`]).
-pub(crate) fn watch_faults() {
+pub fn watch_faults() {
     static SEGV: PerProcess<Once> = PerProcess::new(once);
     SEGV.call_once(|| {
         record::prepare_order();
@@ -28,13 +28,13 @@ pub(crate) fn watch_faults() {
 }
 
 /// From now on files that are shortened do not end the process.
-pub(super) fn watch_bus_errors() {
+pub(crate) fn watch_bus_errors() {
     static BUS: PerProcess<Once> = PerProcess::new(once);
     BUS.call_once(|| install(libc::SIGBUS, &BEFORE_BUS));
 }
 
 /// Copies between two looks at what a thread's faults do: the looks are system calls.
-const COPIES_PER_LOOK: u32 = 256;
+pub(crate) const COPIES_PER_LOOK: u32 = 256;
 
 thread_local! {
     /// Copies until the next look, and what the last one found.
@@ -44,7 +44,7 @@ thread_local! {
 /// Whether faults of this thread come here: neither does it block the signals, nor has the program put
 /// another handler in front, which may hand them on or not.
 #[inline]
-pub(crate) fn sees_faults() -> bool {
+pub fn sees_faults() -> bool {
     let (left, sees) = LOOKED.get();
     if left == 0 {
         return sees_faults_now();
@@ -55,7 +55,7 @@ pub(crate) fn sees_faults() -> bool {
 
 /// As [`sees_faults`], by system calls.
 #[cold]
-pub(crate) fn sees_faults_now() -> bool {
+pub fn sees_faults_now() -> bool {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: the calls fill the places of this frame that they are given, before these are read.
     let sees = unsafe {
@@ -71,14 +71,14 @@ pub(crate) fn sees_faults_now() -> bool {
     sees
 }
 
-fn own_handler() -> usize {
+pub(crate) fn own_handler() -> usize {
     let own: Handler = on_fault;
     (own as *const c_void).expose_provenance()
 }
 
-type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+pub(crate) type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
+pub(crate) fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
     let mut old = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: the kernel writes the action of the signal to the place that is given.
     if unsafe { libc::sigaction(signal, ptr::null(), old.as_mut_ptr()) } != 0 {
@@ -111,7 +111,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 }
 
 /// Whether the signal is a fault that is dealt with here.
-fn is_settled(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
+pub(crate) fn is_settled(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
     // SAFETY: the kernel gives both to a handler with SA_SIGINFO.
     let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     let (counter, stack) = registers(context);
@@ -136,14 +136,14 @@ fn is_settled(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) -
 
 /// What a register is in the structure of the kernel.
 #[cfg(target_arch = "x86_64")]
-type Register = libc::greg_t;
+pub(crate) type Register = libc::greg_t;
 #[cfg(target_arch = "aarch64")]
 type Register = u64;
 #[cfg(target_arch = "riscv64")]
 type Register = libc::c_ulong;
 
 /// Program counter and stack pointer of what was interrupted.
-fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut Register) {
+pub(crate) fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut Register) {
     #[cfg(target_arch = "x86_64")]
     {
         const _: () = assert!(libc::REG_RSP == 15 && libc::REG_RIP == 16, "the places in the list");
@@ -164,7 +164,7 @@ fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut Register) {
 }
 
 /// Does what the handler before would have done.
-fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+pub(crate) fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let before = if signal == libc::SIGBUS { &BEFORE_BUS } else { &BEFORE_SEGV };
     // SAFETY: null, or an action that stays.
     let Some(before) = (unsafe { before.load(Ordering::Acquire).as_ref() }) else {
@@ -195,7 +195,7 @@ fn hand_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
 
 /// Blocks the signals that the kernel would have blocked for that handler. The return from this one unblocks
 /// them.
-fn enter_mask(signal: c_int, action: &libc::sigaction) {
+pub(crate) fn enter_mask(signal: c_int, action: &libc::sigaction) {
     // SAFETY: sets of the action and of this frame.
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const action.sa_mask, ptr::null_mut());
@@ -208,7 +208,7 @@ fn enter_mask(signal: c_int, action: &libc::sigaction) {
     }
 }
 
-fn set_default(signal: c_int) {
+pub(crate) fn set_default(signal: c_int) {
     // SAFETY: all bits 0 are an action: the default one.
     unsafe {
         let action: libc::sigaction = MaybeUninit::zeroed().assume_init();
@@ -218,7 +218,7 @@ fn set_default(signal: c_int) {
 
 /// Ends the process: a fault happens again when the handler returns, at the same place; a signal that was
 /// sent is sent again.
-fn by_default(signal: c_int, info: *mut libc::siginfo_t) {
+pub(crate) fn by_default(signal: c_int, info: *mut libc::siginfo_t) {
     set_default(signal);
     // SAFETY: the kernel gives it to a handler with SA_SIGINFO; the calls take numbers.
     unsafe {

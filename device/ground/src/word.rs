@@ -3,12 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An atomic number: the standard library's, or that of the model.
-pub(crate) trait Word {
+pub trait Word {
+    #[doc(hidden)]
     fn new(value: u64) -> Self;
+    #[doc(hidden)]
     fn load(&self, order: Ordering) -> u64;
+    #[doc(hidden)]
     fn store(&self, value: u64, order: Ordering);
+    #[doc(hidden)]
     fn swap(&self, value: u64, order: Ordering) -> u64;
+    #[doc(hidden)]
     fn add(&self, value: u64, order: Ordering);
+    #[doc(hidden)]
     fn sub(&self, value: u64, order: Ordering);
 }
 

@@ -41,7 +41,7 @@ impl Drop for Uncancelled {
 
 /// Makes a call whole.
 #[inline]
-pub(crate) fn whole<T>(call: impl FnOnce() -> T) -> T {
+pub fn whole<T>(call: impl FnOnce() -> T) -> T {
     let _whole = Uncancelled::begin();
     call()
 }

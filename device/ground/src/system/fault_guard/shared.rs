@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// A place of the list; it stays for as long as the process lives.
 #[derive(Debug)]
-struct Place {
+pub(crate) struct Place {
     first: AtomicUsize,
     /// 0: the place is not used, or not yet.
     bytes: AtomicUsize,
@@ -13,9 +13,9 @@ struct Place {
     next: AtomicPtr<Place>,
 }
 
-static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+pub(crate) static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
 
-fn all() -> impl Iterator<Item = &'static Place> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Place> {
     // SAFETY: places are never freed.
     let first = unsafe { PLACES.load(Ordering::Acquire).as_ref() };
     // SAFETY: as above.
@@ -25,11 +25,11 @@ fn all() -> impl Iterator<Item = &'static Place> {
 /// A mapped file of numbers that the process can go without: if another process shortens the file, memory of
 /// this process alone takes its place, all zero.
 #[derive(Debug)]
-pub(crate) struct SharedRange(&'static Place);
+pub struct SharedRange(&'static Place);
 
 impl SharedRange {
     /// Takes a range that is mapped, readable and writable.
-    pub(super) fn new(first: usize, bytes: usize) -> SharedRange {
+    pub fn new(first: usize, bytes: usize) -> SharedRange {
         let place = all().find(|place| !place.is_taken.swap(true, Ordering::Acquire)).unwrap_or_else(added);
         place.first.store(first, Ordering::Relaxed);
         place.bytes.store(bytes, Ordering::Release);
@@ -44,7 +44,7 @@ impl Drop for SharedRange {
     }
 }
 
-fn added() -> &'static Place {
+pub(crate) fn added() -> &'static Place {
     let place: &'static Place = Box::leak(Box::new(Place {
         first: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
@@ -64,7 +64,7 @@ fn added() -> &'static Place {
 
 /// Puts memory of this process into the place of the mapped file that has this address; false: there is none.
 /// For the handler of signals.
-pub(super) fn replace(address: usize) -> bool {
+pub(crate) fn replace(address: usize) -> bool {
     let has = |place: &&Place| {
         let first = place.first.load(Ordering::Relaxed);
         address >= first && address - first < place.bytes.load(Ordering::Acquire)

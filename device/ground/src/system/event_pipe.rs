@@ -8,7 +8,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::ground::error::ResourceError;
+use crate::error::ResourceError;
 
 /// The position that stands for the file's own.
 const HERE: u64 = u64::MAX;
