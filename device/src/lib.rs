@@ -14,7 +14,7 @@ mod driver;
 mod engine;
 pub mod ethernet;
 pub mod event;
-pub mod faults;
+pub use pumice_faults as faults;
 #[doc(hidden)]
 pub mod fuzzing;
 pub use pumice_ground as ground;
@@ -29,7 +29,7 @@ pub mod profile;
 pub mod resources;
 pub mod settings;
 pub mod share;
-pub mod shuffle;
+pub use pumice_faults::shuffle;
 pub mod sysfs;
 pub use pumice_ground::system;
 pub mod trace;

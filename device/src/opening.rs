@@ -9,14 +9,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pumice_faults::calls::{CallFaults, CallRules};
+use pumice_faults::shuffle::{Shuffle, ShuffleOptions};
+use pumice_faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use pumice_ground::clock::Clock;
 use pumice_ground::system::output_file::{OutputFile, on_standard_error};
 use pumice_transport::wire::ProcessIndex;
 
 use crate::counters::Counters;
 use crate::event::{AwaitedEvents, FaultWitness, Faulted, ReportSource, StepHook, Subscribers, Topics};
-use crate::faults::calls::{CallFaults, CallRules};
-use crate::faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::port::{
     CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,
@@ -24,7 +25,6 @@ use crate::port::{
 };
 use crate::settings::Wire;
 use crate::share::{ShareConfig, ShareError, SharedPort, switches};
-use crate::shuffle::{Shuffle, ShuffleOptions};
 use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
 use crate::world::World;
 

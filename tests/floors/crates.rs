@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 13] = [
+pub(super) const PACKAGES: [&str; 14] = [
     "",
     "transport",
     "device/calls",
     "device/ground",
+    "device/faults",
     "device",
     "verbs",
     "verbs/perf",

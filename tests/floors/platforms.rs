@@ -99,7 +99,7 @@ const PORTABLE: &[&str] = &[
     "device/src/engine",
     "device/src/driver",
     "device/src/event",
-    "device/src/faults",
+    "device/faults/src",
     "device/ground/src",
     "device/src/gsi",
     "device/src/objects",

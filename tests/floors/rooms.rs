@@ -56,14 +56,19 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
-        folder: "device/src",
+        folder: "device/faults/src",
         rooms: &[
             room("shuffle", &["shuffle/"], "what the specification leaves open, drawn from a seed"),
             room(
                 "faults",
-                &["faults/"],
+                &["*"],
                 "what goes wrong on purpose: plans, and the fates of packets, calls and completions",
             ),
+        ],
+    },
+    House {
+        folder: "device/src",
+        rooms: &[
             room("inspect", &["inspect/"], "what a process tells of its objects"),
             room("event", &["event/"], "everything that happens, as one stream, and who listens"),
             room("counters", &["counters.rs"], "the numbers that operators read"),

@@ -2,7 +2,7 @@
 //!
 //! This crate has no C library to ask. The numbers are those of Linux on x86-64, aarch64 and riscv64, and of
 //! every architecture that takes them from `asm-generic`; alpha, mips, parisc and sparc have others, and
-//! pumice is not built for them. `device/src/faults/calls/errno.rs` compares them with the C library's.
+//! pumice is not built for them. `device/faults/src/calls/errno.rs` compares them with the C library's.
 
 macro_rules! errnos {
     ($($name:ident = $number:literal,)*) => {

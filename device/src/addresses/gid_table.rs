@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
+use pumice_faults::GID_PLACES;
 use pumice_ground::error::ResourceError;
 use pumice_transport::types::{Gid, Mtu};
-
-use crate::faults::GID_PLACES;
 
 /// An address of the port.
 #[derive(Debug, Clone, PartialEq, Eq)]

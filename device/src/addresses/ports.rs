@@ -9,7 +9,7 @@ use pumice_transport::types::{Gid, Mtu};
 
 use crate::addresses::gid_table::{GidEntry, GidTable};
 use crate::addresses::pkey_table::PkeyTable;
-pub(crate) use crate::faults::MAX_PORTS;
+pub(crate) use pumice_faults::MAX_PORTS;
 use pumice_ground::error::ResourceError;
 use pumice_ground::link_rate::{Speed, Width};
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_faults::Faults;
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{Progress, QueuePair, Urgency};
 use pumice_transport::types::QpType;
@@ -12,17 +13,15 @@ use super::budget::Budget;
 use super::dispatch::Receivers;
 use super::entries::Entries;
 use super::plight::Plight;
+use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
 use crate::counters::Counters;
-use crate::faults::Faults;
 use crate::gsi::Gsi;
 use crate::memory::MappingCheck;
 use crate::port::{Peer, Port};
 use crate::resources::{MappingCheckPolicy, Resources};
 use crate::xrc::SharedTargets;
-
-use super::queue_pairs::{QpEntry, QueuePairs};
 
 /// Batches that one receive call takes from the port before requests and responses get a turn.
 const RECEIVE_BATCHES: usize = 8;

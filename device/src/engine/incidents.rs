@@ -1,12 +1,12 @@
 //! What a fault plan makes happen to the device.
 
+use pumice_faults::calls::CallKey;
+use pumice_faults::{FIRST_PORT, Faults, Incident};
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
 use super::Engine;
 use crate::addresses::gid_table::GidEntry;
-use crate::faults::calls::CallKey;
-use crate::faults::{FIRST_PORT, Faults, Incident};
 use crate::objects::async_event::AsyncElement;
 use crate::port::{LinkChange, PortCondition};
 

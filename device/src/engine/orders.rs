@@ -1,10 +1,10 @@
 //! Orders of other processes to change the fault plan while the program runs.
 
+use pumice_faults::Moment;
+use pumice_faults::live::{LiveAnswer, LiveOrder};
 use pumice_transport::host::Counter;
 
 use super::Engine;
-use crate::faults::Moment;
-use crate::faults::live::{LiveAnswer, LiveOrder};
 use crate::inspect::Question;
 use crate::port::{FaultPort, Link, LinkPort, Nowhere, Port as _};
 

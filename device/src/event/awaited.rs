@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use pumice_faults::{Occurrence, Triggers};
+
 use super::kinds::{Event, Topics};
 use super::subscribers::Subscriber;
-use crate::faults::{Occurrence, Triggers};
 
 /// Hears of asynchronous events for the rules that wait for them.
 pub(crate) struct AwaitedEvents(pub(crate) Arc<Triggers>);

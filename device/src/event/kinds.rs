@@ -4,6 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bitflags::bitflags;
+use pumice_faults::Fired;
+use pumice_faults::calls::CallFired;
+use pumice_faults::completion_events::CompletionEventFired;
+use pumice_faults::completions::CompletionFired;
+use pumice_faults::live::LiveChange;
 use pumice_ground::table::Handle;
 use pumice_transport::cm::{Event as CmEvent, State as CmState};
 use pumice_transport::event::{QpEvent, Topic};
@@ -14,11 +19,6 @@ use pumice_transport::types::{AsyncEventType, RecvRequest, WorkCompletion};
 use pumice_transport::wire::{Opcode, Psn, Qpn};
 
 use super::element::AsyncElement;
-use crate::faults::Fired;
-use crate::faults::calls::CallFired;
-use crate::faults::completion_events::CompletionEventFired;
-use crate::faults::completions::CompletionFired;
-use crate::faults::live::LiveChange;
 
 bitflags! {
     /// A set of topics; see [`Topic`] for those of the protocol.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::{Call, Ordinals};
+use pumice_faults::Triggers;
+use pumice_faults::calls::{CallFaults, CallKey, CallRules};
 use pumice_transport::types::AsyncEventType;
 
 use crate::event::{Event, Subscriber, Subscribers, Topics};
-use crate::faults::Triggers;
-use crate::faults::calls::{CallFaults, CallKey, CallRules};
 
 /// What calls look at first.
 #[derive(Debug, Clone, Default)]
@@ -187,10 +187,10 @@ impl CallGate {
 
 #[cfg(test)]
 mod tests {
+    use pumice_faults::FaultPlan;
     use pumice_ground::clock::Clock;
 
     use super::*;
-    use crate::faults::FaultPlan;
 
     #[derive(Default)]
     struct Listener(Arc<Mutex<Vec<String>>>);

@@ -1,9 +1,9 @@
 //! Pages put together.
 
+use pumice_faults::live::LiveRule;
 use serde::Serialize;
 
 use super::{CqView, Cursor, Page, QpView, SrqView, Totals};
-use crate::faults::live::LiveRule;
 
 /// Pages that are asked of one process for one look. A page has at most 60,000 bytes.
 pub const MAX_PAGES: usize = 24;

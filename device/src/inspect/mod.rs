@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use collect::{Collected, MAX_PAGES};
 pub use objects::{CqView, PeerView, QpView, SrqView};
 
-use crate::faults::live::LiveRule;
+use pumice_faults::live::LiveRule;
 
 /// The longest page, in bytes.
 pub(crate) const MAX_PAGE_BYTES: usize = 60_000;
@@ -208,7 +208,7 @@ mod tests {
         for text in ["", "{}", r#"{"do":"list"}"#, r#"{"do":"inspect"}"#, "[[[["] {
             assert_eq!(Question::decode(text.as_bytes()), None, "{text}");
         }
-        let orders = crate::faults::live::LiveOrder::decode(&question.encode());
+        let orders = pumice_faults::live::LiveOrder::decode(&question.encode());
         assert_eq!(orders, None, "no order to change the plan");
     }
 

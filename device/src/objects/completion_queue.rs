@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHashMap;
+use pumice_faults::shuffle::Shuffle;
 use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
@@ -17,7 +18,6 @@ use crate::objects::event_account::EventAccount;
 use crate::objects::held_completions::{HeldCompletions, WorkQueue};
 use crate::objects::paced_events::{EventPacer, Paced, PacedEvents};
 use crate::objects::polled_sends::PolledSends;
-use crate::shuffle::Shuffle;
 
 /// What became of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

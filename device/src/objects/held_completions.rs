@@ -8,9 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fnv::FnvHashMap;
+use pumice_faults::shuffle::{Choice, Shuffle};
 use pumice_ground::error::ResourceError;
-
-use crate::shuffle::{Choice, Shuffle};
 
 /// Completions that may come in front of one that waits.
 const MOST_LATER: u64 = 8;

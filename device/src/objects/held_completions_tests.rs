@@ -1,5 +1,6 @@
 //! What a shuffled completion queue keeps, with every seed.
 
+use pumice_faults::shuffle::{Placement, ShuffleOptions};
 use pumice_ground::random::Random;
 use pumice_ground::table::Handle;
 use pumice_transport::types::{WcOpcode, WcStatus, WorkCompletion};
@@ -7,7 +8,6 @@ use pumice_transport::types::{WcOpcode, WcStatus, WorkCompletion};
 use super::super::completion_channel::CompletionChannel;
 use super::super::completion_queue::{CompletionQueue, CqCommon, Pushed};
 use super::*;
-use crate::shuffle::{Placement, ShuffleOptions};
 
 const SEEDS: u64 = 60;
 /// Two polls of one call find nothing for each of so many completions, at most.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use pumice_faults::completion_events::CompletionEventKey;
+use pumice_faults::{CompletionEventCounts, CompletionEventFaults};
 use pumice_ground::clock::Clock;
 
 use crate::event::{Event, Subscribers};
-use crate::faults::completion_events::CompletionEventKey;
-use crate::faults::{CompletionEventCounts, CompletionEventFaults};
 
 /// What puts off events of completion queues, for all queues of a device.
 #[derive(Debug, Clone)]

@@ -2,12 +2,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
 
+use pumice_faults::{Fault, WireFaults, WirePlan};
 use pumice_transport::path::{Flow, ROCE_PORT};
 use pumice_transport::types::Flips;
 use pumice_transport::wire::icrc::{self, Verdict};
 
 use super::*;
-use crate::faults::{Fault, WireFaults, WirePlan};
 use crate::port::{Fabric, FabricConfig, PacketCost, Peer, SimPort};
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));

@@ -1,11 +1,11 @@
 //! Everything that a profile says.
 
+use pumice_faults::shuffle::Placement;
 use pumice_ground::limits::Limits;
 use serde::Deserialize;
 
 use super::{Capabilities, CongestionProfile, DevicePortProfile, DeviceProfile, PortProfile};
 use crate::settings::LinkSettings;
-use crate::shuffle::Placement;
 
 /// Whether atomics are atomic; discriminants are those of `ibv_atomic_cap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -1,13 +1,13 @@
 //! The fault plan of a device, which may change while the program runs.
 
+use pumice_faults::calls::CallKey;
+use pumice_faults::live::{LiveAnswer, LiveOrder};
+use pumice_faults::{Moment, Parts, PlanAtWork};
 use pumice_ground::clock::Clock;
 
 use super::put_off::PutOff;
 use super::tables::Resources;
 use crate::event::{Event, Topics};
-use crate::faults::calls::CallKey;
-use crate::faults::live::{LiveAnswer, LiveOrder};
-use crate::faults::{Moment, Parts, PlanAtWork};
 
 impl Resources {
     /// From now on a plan decides what happens. Before objects are made.

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use pumice_faults::{CompletionEventFaults, CompletionFaults, Gate, Verdict};
 use pumice_ground::clock::Clock;
 use pumice_transport::host::QpContext;
 
 use super::made::Made;
-use crate::faults::{CompletionEventFaults, CompletionFaults, Gate, Verdict};
 use crate::objects::paced_events::EventPacer;
 
 /// Completions that may wait on one device; more come at once.

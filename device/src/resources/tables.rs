@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use pumice_faults::Faults;
+use pumice_faults::calls::CallRules;
+use pumice_faults::shuffle::Shuffle;
 use pumice_ground::error::ResourceError;
 use pumice_ground::limits::Limits;
 use pumice_ground::object_summary::ObjectSummary;
@@ -21,15 +24,12 @@ use crate::addresses::ports::{DevicePort, Ports};
 use crate::counters::Counters;
 use crate::ethernet::Ethernet;
 use crate::event::{Subscribers, Topics};
-use crate::faults::Faults;
-use crate::faults::calls::CallRules;
 use crate::memory::RegionTable;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_queue::{CompletionQueue, CqCommon};
 use crate::objects::event_account::EventAccount;
 use crate::objects::recv_queue::RecvQueue;
 use crate::objects::srq::Srq;
-use crate::shuffle::Shuffle;
 use crate::xrc::XrcDomains;
 
 /// In a [`QpContext`]: there is no such object.

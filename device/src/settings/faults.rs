@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
+use pumice_faults::{FaultPlan, MAX_PLAN_BYTES, READY, ReadyPlan};
 use pumice_ground::similar::suggestion;
 
 use super::{DEFAULT_SEED, FAULT, FAULTS, SettingError, Settings};
-use crate::faults::{FaultPlan, MAX_PLAN_BYTES, READY, ReadyPlan};
 
 impl Settings {
     /// The plan of PUMICE_FAULTS, with the rules of PUMICE_FAULT and PUMICE_LOSS.

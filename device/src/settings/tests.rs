@@ -126,7 +126,7 @@ fn a_plan_is_read_from_its_file_its_lines_and_the_loss() {
     std::fs::write(&file, "seed = 7\n[[rule]]\nname = \"loss\"\ndo = \"drop\"\n").unwrap();
     let path = file.to_str().unwrap();
     let load = |variables: &[(&'static str, &str)]| parse(variables).unwrap().load_faults();
-    let names = |plan: &crate::faults::FaultPlan| -> Vec<String> {
+    let names = |plan: &pumice_faults::FaultPlan| -> Vec<String> {
         plan.rules().iter().map(|rule| rule.name.clone()).collect()
     };
     let plan = load(&[(FAULTS, path), (FAULT, "mark qp=0\n\ndrop qp=1")]).unwrap();

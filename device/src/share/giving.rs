@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pumice_faults::live::LiveAnswer;
+
 use super::asking::{Question, answers};
 use super::orders::{MAX_BYTES, decode};
 use super::{ShareError, Sharer};
-use crate::faults::live::LiveAnswer;
 
 /// What one process answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Obeyed {
 }
 
 /// Gives an order to the processes that share a UDP port of this network namespace and that `is_asked`
-/// chooses. `order` is a [`LiveOrder`](crate::faults::live::LiveOrder), encoded. `folder` is that of
+/// chooses. `order` is a [`LiveOrder`](pumice_faults::live::LiveOrder), encoded. `folder` is that of
 /// [`ShareConfig`](super::ShareConfig). Takes as long as the slowest, and at most `patience` for each of this
 /// user's folders.
 ///

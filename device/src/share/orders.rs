@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
+use pumice_faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
 use pumice_transport::wire::ProcessIndex;
 
 use super::member_index::MemberIndex;
-use crate::faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
 use crate::inspect::MAX_PAGE_BYTES;
 use crate::port::Order;
 

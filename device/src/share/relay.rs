@@ -14,6 +14,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use pumice_faults::live::MAX_ORDER_BYTES;
 use pumice_transport::path::Flow;
 
 use super::member_index::MemberIndex;
@@ -21,7 +22,6 @@ use super::registry::Registry;
 use super::sockets::{Sent, Sockets};
 use super::system::{self, DatagramSocket, Guard};
 use super::{process, record};
-use crate::faults::live::MAX_ORDER_BYTES;
 use crate::port::{Order, Received, segments};
 
 const MAGIC: [u8; 4] = *b"pmR1";

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use pumice_faults::Fired;
 use pumice_ground::clock::Clock;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Counter;
@@ -20,7 +21,6 @@ use super::record::Record;
 use super::ways::Way;
 use crate::counters::COUNTERS;
 use crate::event::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
-use crate::faults::Fired;
 
 /// Bytes that a trace has at most, if nothing else is said.
 pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;
@@ -325,7 +325,7 @@ fn of_message(message: &CmMessage) -> (&'static str, u32, Option<u64>) {
 /// A rule of a fault plan applied to a packet.
 fn of_fault<'a>(fault: &Fired<'a>, deed: &'a str) -> Record<'a> {
     let Fired { rule, key, fate, .. } = fault;
-    let is_cm = key.service == crate::faults::PacketService::Cm;
+    let is_cm = key.service == pumice_faults::PacketService::Cm;
     Record::FaultApplied {
         rule,
         deed,

@@ -1,6 +1,7 @@
 //! What a simulated network is like, and what happened on it.
 
-use crate::faults::WirePlan;
+use pumice_faults::WirePlan;
+
 use crate::port::link::{EcnMarking, LinkDirection};
 use crate::port::topology::Topology;
 

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
+use pumice_faults::WirePlan;
+
 use super::config::{FabricConfig, FabricStats};
 use super::network::{Network, lock};
 use super::port::SimPort;
-use crate::faults::WirePlan;
 use crate::port::topology::QueueReport;
 
 /// The simulated network. Clones are the same network.

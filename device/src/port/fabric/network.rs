@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pumice_faults::{Fate, WireFaults};
 use pumice_ground::random::Random;
 use pumice_transport::path::Path;
 
@@ -13,7 +14,6 @@ use super::digest::{Digest, Event};
 use super::packet::Packet;
 use super::receive::receive_charge;
 use super::switches::{Outcome, Switches, Transit};
-use crate::faults::{Fate, WireFaults};
 use crate::port::batch::{GsoBatch, TransmitError};
 use crate::port::damage::{damage, payload_bytes};
 use crate::port::link::{LinkQueue, ip_overhead_bytes, wire_bytes};

@@ -1,10 +1,10 @@
 use std::net::IpAddr;
 
+use pumice_faults::{Fault, WirePlan};
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::wire::{ProcessIndex, icrc};
 
 use super::*;
-use crate::faults::{Fault, WirePlan};
 use crate::port::{GsoBatch, Peer, Port, TransmitError};
 
 const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));

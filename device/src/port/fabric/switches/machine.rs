@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 
-use crate::faults::Fate;
+use pumice_faults::Fate;
+
 use crate::port::fabric::packet::Packet;
 use crate::port::link::QueueFull;
 use crate::port::topology::{Layout, LinkSpec, QueueReport, SwitchPauses, Topology};

@@ -1,0 +1,164 @@
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pumice_ground::clock::Clock;
+
+use super::*;
+use crate::calls::{CallFaults, CallKey};
+use crate::plan::FaultPlan;
+use crate::waits::Triggers;
+
+const NOW: Moment = Moment { packets: 7, queue_pairs: 2 };
+
+struct Calls(Mutex<CallFaults>);
+
+impl CallRules for Calls {
+    fn change(&self, change: &mut dyn FnMut(&mut CallFaults)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A process with a plan, and what is told of its changes.
+struct Process {
+    packets: Faults,
+    completions: CompletionFaults,
+    events: CompletionEventFaults,
+    calls: Calls,
+    told: Vec<String>,
+}
+
+impl Process {
+    fn new(lines: &[&str]) -> Process {
+        let clock = Clock::monotonic();
+        let plan = lines.iter().try_fold(FaultPlan::seeded(3), |plan, line| plan.with_line(line)).unwrap();
+        let triggers: Arc<Triggers> = Triggers::new(&plan, &clock);
+        Process {
+            packets: Faults::new(&plan, "server", &triggers, clock),
+            completions: CompletionFaults::new(&plan, "server", &triggers),
+            events: CompletionEventFaults::new(&plan, "server", &triggers),
+            calls: Calls(Mutex::new(CallFaults::new(&plan, "server", &triggers))),
+            told: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, order: LiveOrder) -> LiveAnswer {
+        let Process { packets, completions, events, calls, told } = self;
+        let mut parts = Parts {
+            packets,
+            completions: Some(completions),
+            completion_events: Some(events),
+            calls: Some(calls),
+        };
+        parts.obey(&order, NOW, &mut |change| {
+            told.push(format!("{} {} {:?} {}", change.what, change.rule, change.line, change.after_packets));
+        })
+    }
+
+    fn add(&mut self, line: &str) -> LiveAnswer {
+        self.ask(LiveOrder::Add { line: line.to_owned() })
+    }
+
+    /// The errno of a call.
+    fn call(&mut self, call: &str, ordinal: u64) -> Option<i32> {
+        let mut calls = self.calls.0.lock().unwrap();
+        let errno = calls.decide(&CallKey { call, ordinal, qp: None }, &mut |_| {}).errno;
+        drop(calls);
+        self.packets.triggers.called(call, ordinal);
+        errno
+    }
+}
+
+fn names(answer: &LiveAnswer) -> Vec<&str> {
+    answer.rules.iter().map(|rule| rule.name.as_str()).collect()
+}
+
+#[test]
+fn rules_come_rest_and_go() {
+    let mut process = Process::new(&[]);
+    assert!(!process.packets.is_active());
+    assert_eq!(names(&process.add("drop chance=2%")), ["drop"]);
+    let answer = process.add("drop chance=3%");
+    assert_eq!(
+        (names(&answer), answer.changed.as_slice()),
+        (vec!["drop", "drop-2"], &["drop-2".to_owned()][..])
+    );
+    assert!(process.packets.is_active() && answer.rules[1].live);
+    assert_eq!(answer.rules[1].does, "drop chance=3%");
+    for wrong in [
+        "drop name=drop",
+        "drop tag=client",
+        "fail call=ibv_reg_mr tag=client",
+        "complete status=general name=drop-2",
+        "dorp",
+        "",
+        "fail call=ibv_wc_status_str",
+        "fail call=ibv_reg_mr errno=ECONNREFUSED",
+        "drop name=x after=\"rule x\"",
+        "late until=\"rule nothing\"",
+    ] {
+        let answer = process.add(wrong);
+        assert!(answer.refused.is_some() && answer.rules.len() == 2, "{wrong}: {answer:?}");
+    }
+    let one = Some("drop-2".to_owned());
+    assert!(process.ask(LiveOrder::Pause { rule: one.clone() }).rules[1].paused);
+    assert!(process.ask(LiveOrder::Pause { rule: one.clone() }).changed.is_empty());
+    assert_eq!(process.ask(LiveOrder::Resume { rule: None }).changed, ["drop-2"]);
+    let answer = process.ask(LiveOrder::Clear { rule: Some("loss".to_owned()) });
+    assert_eq!(answer.refused.unwrap(), "there is no rule \"loss\": it has drop, drop-2");
+    assert_eq!(names(&process.ask(LiveOrder::Clear { rule: one })), ["drop"]);
+    assert_eq!(process.ask(LiveOrder::Clear { rule: None }).changed, ["drop"]);
+    assert!(!process.packets.is_active());
+    assert_eq!(process.told[0], "added drop Some(\"drop chance=2%\") 7");
+    assert_eq!(process.told.len(), 6);
+}
+
+#[test]
+fn rules_of_every_kind_are_listed_in_their_order_and_cleared_together() {
+    let first = ["fail call=ibv_alloc_pd nth=9", "drop nth=9"];
+    let mut process = Process::new(&first);
+    for line in ["late-event time=1ms", "complete status=general nth=9", "slow call=ibv_reg_mr time=1us"] {
+        assert_eq!(process.add(line).refused, None, "{line}");
+    }
+    let answer = process.add("event kind=port-down time=1ms after=\"call ibv_reg_mr 2\"");
+    assert_eq!(answer.refused, None);
+    assert_eq!(names(&answer), ["fail", "drop", "late-event", "complete", "slow", "event"]);
+    let does = |place: usize| answer.rules[place].does.as_str();
+    assert_eq!([does(0), does(1), does(3)], ["fail", "drop", "complete status=general nth=9"]);
+    assert_eq!(answer.rules.iter().filter(|rule| rule.live).count(), 4);
+    assert!(process.completions.is_active() && process.events.is_active());
+    let answer = process.ask(LiveOrder::Clear { rule: None });
+    assert_eq!(answer.changed, ["fail", "drop", "late-event", "complete", "slow", "event"]);
+    assert!(answer.rules.is_empty() && !process.completions.is_active() && !process.events.is_active());
+}
+
+#[test]
+fn a_rule_counts_and_waits_from_when_it_came() {
+    let mut process = Process::new(&["fail name=first call=ibv_reg_mr nth=2 after=\"call ibv_alloc_pd 2\""]);
+    process.call("ibv_alloc_pd", 1);
+    // The same trigger as one of the plan, which has begun to count.
+    let line = "fail name=second call=ibv_create_cq after=\"call ibv_alloc_pd 2\"";
+    assert_eq!(process.add(line).refused, None);
+    process.call("ibv_alloc_pd", 2);
+    assert_eq!((process.call("ibv_reg_mr", 1), process.call("ibv_create_cq", 1)), (None, None));
+    process.call("ibv_alloc_pd", 3);
+    assert_eq!(process.call("ibv_create_cq", 2), Some(libc::ENOMEM));
+    assert_eq!(process.call("ibv_reg_mr", 2), Some(libc::ENOMEM));
+    // It waits for a rule that was there, and has applied: it has to apply again.
+    assert_eq!(process.add("fail name=third call=ibv_create_ah after=\"rule second\"").refused, None);
+    assert_eq!(process.call("ibv_create_ah", 1), None);
+    process.call("ibv_create_cq", 3);
+    assert_eq!(process.call("ibv_create_ah", 2), Some(libc::ENOMEM));
+    let rules = process.ask(LiveOrder::List).rules;
+    let third = rules.iter().find(|rule| rule.name == "third").unwrap();
+    assert_eq!((third.met, third.applied), (1, 1));
+}
+
+#[test]
+fn what_a_rule_that_is_gone_waited_for_is_not_counted() {
+    let mut process = Process::new(&[]);
+    let triggers = Arc::clone(&process.packets.triggers);
+    assert_eq!(process.add("drop after=\"completions 5\"").refused, None);
+    assert_eq!(process.add("mark after=\"call ibv_reg_mr 5\"").refused, None);
+    assert!(triggers.count_work() && triggers.count_calls());
+    process.ask(LiveOrder::Clear { rule: None });
+    assert!(!triggers.count_work() && !triggers.count_calls());
+}

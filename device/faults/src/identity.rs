@@ -1,0 +1,218 @@
+//! What a packet is, in words that are the same in every run.
+
+use std::hash::Hasher as _;
+use std::net::IpAddr;
+
+use fnv::FnvHasher;
+use pumice_ground::random::Random;
+use pumice_transport::event::{Departure, Side};
+use pumice_transport::mad::CmMessage;
+use pumice_transport::wire::{OperationClass, Service, Syndrome};
+
+/// Makes an enum whose values have names, and a table of both.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$value_doc])* $value,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [$name] = &[$($name::$value,)*];
+
+            /// Its name in plans and reports.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$value => $text,)* }
+            }
+
+            /// The one of this name.
+            pub fn by_name(name: &str) -> Option<$name> {
+                $name::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+    };
+}
+
+pub(super) use named;
+
+named! {
+    /// The service that a packet belongs to.
+    PacketService {
+        /// Reliable connection.
+        Rc = "rc",
+        /// Unreliable connection.
+        Uc = "uc",
+        /// Unreliable datagram.
+        Ud = "ud",
+        /// Extended reliable connection.
+        Xrc = "xrc",
+        /// Connection management, on queue pair 1.
+        Cm = "cm",
+    }
+}
+
+named! {
+    /// What a packet does.
+    PacketClass {
+        /// SEND, with or without immediate data or invalidation.
+        Send = "send",
+        /// RDMA WRITE, with or without immediate data.
+        Write = "write",
+        /// A READ request.
+        Read = "read",
+        /// An atomic request, or ATOMIC WRITE.
+        Atomic = "atomic",
+        /// FLUSH.
+        Flush = "flush",
+        /// The data of a READ, or the answer to FLUSH or ATOMIC WRITE.
+        ReadResponse = "read-response",
+        /// The answer to an atomic.
+        AtomicResponse = "atomic-response",
+        /// The acknowledgement of a message.
+        Ack = "ack",
+        /// A NAK: sequence, access, operation, invalid request.
+        Nak = "nak",
+        /// The peer has no receive request.
+        RnrNak = "rnr-nak",
+        /// A congestion notification.
+        Cnp = "cnp",
+        /// Connection management: the request.
+        Req = "req",
+        /// Connection management: wait longer.
+        Mra = "mra",
+        /// Connection management: rejected.
+        Rej = "rej",
+        /// Connection management: the reply.
+        Rep = "rep",
+        /// Connection management: ready to use.
+        Rtu = "rtu",
+        /// Connection management: disconnect.
+        Dreq = "dreq",
+        /// Connection management: disconnected.
+        Drep = "drep",
+        /// Connection management: where is a datagram service?
+        SidrReq = "sidr-req",
+        /// Connection management: there it is.
+        SidrRep = "sidr-rep",
+    }
+}
+
+impl PacketClass {
+    /// Whether a packet of this class is sent, and how often, depends on timing. A rule meets it only if it
+    /// names the class.
+    pub const fn depends_on_time(self) -> bool {
+        matches!(self, PacketClass::Nak | PacketClass::RnrNak | PacketClass::Cnp | PacketClass::Mra)
+    }
+
+    #[doc(hidden)]
+    pub fn of(departure: &Departure<'_>) -> PacketClass {
+        let class = departure.opcode.info().map(|info| info.class);
+        match (class, departure.syndrome) {
+            (Some(OperationClass::Send) | None, _) => PacketClass::Send,
+            (Some(OperationClass::Write), _) => PacketClass::Write,
+            (Some(OperationClass::Read), _) => PacketClass::Read,
+            (Some(OperationClass::Atomic), _) => PacketClass::Atomic,
+            (Some(OperationClass::Flush), _) => PacketClass::Flush,
+            (Some(OperationClass::ReadResponse), _) => PacketClass::ReadResponse,
+            (Some(OperationClass::AtomicAnswer), _) => PacketClass::AtomicResponse,
+            (Some(OperationClass::Cnp), _) => PacketClass::Cnp,
+            (Some(OperationClass::Acknowledge), Some(Syndrome::RnrNak { .. })) => PacketClass::RnrNak,
+            (Some(OperationClass::Acknowledge), Some(Syndrome::Nak(_))) => PacketClass::Nak,
+            (Some(OperationClass::Acknowledge), _) => PacketClass::Ack,
+        }
+    }
+
+    pub(super) const fn of_message(message: &CmMessage) -> PacketClass {
+        match message {
+            CmMessage::Req(_) => PacketClass::Req,
+            CmMessage::Mra(_) => PacketClass::Mra,
+            CmMessage::Rej(_) => PacketClass::Rej,
+            CmMessage::Rep(_) => PacketClass::Rep,
+            CmMessage::Rtu(_) => PacketClass::Rtu,
+            CmMessage::Dreq(_) => PacketClass::Dreq,
+            CmMessage::Drep(_) => PacketClass::Drep,
+            CmMessage::SidrReq(_) => PacketClass::SidrReq,
+            CmMessage::SidrRep(_) => PacketClass::SidrRep,
+        }
+    }
+}
+
+impl PacketService {
+    #[doc(hidden)]
+    pub const fn of(service: Service) -> Option<PacketService> {
+        match service {
+            Service::Rc => Some(PacketService::Rc),
+            Service::Uc => Some(PacketService::Uc),
+            Service::Ud => Some(PacketService::Ud),
+            Service::Xrc => Some(PacketService::Xrc),
+            _ => None,
+        }
+    }
+
+    /// Whether every packet is sent once.
+    pub(super) const fn is_unreliable(self) -> bool {
+        matches!(self, PacketService::Uc | PacketService::Ud)
+    }
+}
+
+/// The name of a side in plans and reports.
+pub(super) const fn side_name(side: Side) -> &'static str {
+    match side {
+        Side::Requester => "requester",
+        Side::Responder => "responder",
+        Side::Notification => "notification",
+    }
+}
+
+/// The side of this name.
+pub(super) fn side_by_name(name: &str) -> Option<Side> {
+    [Side::Requester, Side::Responder, Side::Notification].into_iter().find(|side| side_name(*side) == name)
+}
+
+/// Which packet of a process it is: the same in every run in which the process sends the same messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketKey {
+    /// Its service.
+    pub service: PacketService,
+    /// The ordinal of the queue pair in its process, from 0; of connection management 0.
+    pub qp: u32,
+    /// The ordinal of the connection: of a queue pair, how often it was reset before; of connection
+    /// management, how many connections with this peer were asked for before it from this side.
+    pub connection: u32,
+    /// Who sends it. Of connection management, the requester is who asked for the connection.
+    pub side: Side,
+    /// What it does.
+    pub class: PacketClass,
+    /// The ordinal of the message on the queue pair, from 0; of a datagram, the ordinal among those to its
+    /// destination.
+    pub message: u64,
+    /// Packets of this direction before it on the connection; of a datagram as `message`.
+    pub packet: u64,
+    /// The peer's address, where one queue pair has several peers: of datagrams and connection management.
+    pub peer: Option<IpAddr>,
+    /// Of datagrams, the ordinal of the destination queue pair among those of that address; else 0.
+    pub destination: u32,
+    /// Which transmission it is, from 1, counted while a plan loses the ones before.
+    pub transmission: u32,
+}
+
+impl PacketKey {
+    /// What a rule draws for this packet: a function of the seed, the rule's name, the process and the
+    /// packet.
+    pub fn draw(&self, seed: u64, rule: &str, tag: &str) -> Random {
+        // FNV-1a, whose result is the same on every machine and with every compiler. Numbers are written byte
+        // by byte for the same reason; 0xff separates, since it is in no UTF-8 text.
+        let mut hasher = FnvHasher::default();
+        for text in [rule, tag, self.service.name(), side_name(self.side), self.class.name()] {
+            hasher.write(text.as_bytes());
+            hasher.write(&[0xff]);
+        }
+        let peer = self.peer.map(|peer| peer.to_string()).unwrap_or_default();
+        hasher.write(peer.as_bytes());
+        let numbers = [self.qp, self.connection, self.destination, self.transmission].map(u64::from);
+        for number in numbers.into_iter().chain([self.message, self.packet, seed]) {
+            hasher.write(&number.to_le_bytes());
+        }
+        Random::new(hasher.finish())
+    }
+}

@@ -1,0 +1,103 @@
+//! Rules about completions, and what a report says of them, as text.
+
+use pumice_ground::quantity::time_ns;
+use serde::{Deserialize, Serialize};
+
+use super::fields::{Fields, unknown};
+use super::kinds::Kind;
+use super::trigger::trigger;
+use super::units::{is_default, number, span};
+use crate::completions::{
+    CompletionClass, CompletionFate, CompletionFault, CompletionFired, CompletionKey, CompletionRule,
+    CompletionSelector, WorkSide, status_from, status_name,
+};
+use crate::plan::RecordedCompletion;
+
+/// The rule that the fields say.
+pub(super) fn rule(kind: &Kind, fields: &mut Fields) -> Result<CompletionRule, String> {
+    let selector = selector(fields)?;
+    let fault = if kind.name == "complete" {
+        let status = fields.take_as("status", status_from)?;
+        let status = status.ok_or("it does not say how: write status=retry-exceeded, or another status")?;
+        CompletionFault::End { status, vendor_err: fields.take_as("vendor-err", number)?.unwrap_or(0) }
+    } else {
+        let delay_ns = fields.take_as("time", time_ns)?.unwrap_or(0);
+        CompletionFault::Late { delay_ns, until: fields.take_as("until", trigger)? }
+    };
+    Ok(CompletionRule { selector, fault })
+}
+
+fn selector(fields: &mut Fields) -> Result<CompletionSelector, String> {
+    let side = |name: &str| {
+        WorkSide::by_name(name).ok_or_else(|| unknown(name, WorkSide::ALL.iter().map(|one| one.name())))
+    };
+    let class = |name: &str| {
+        CompletionClass::by_name(name)
+            .ok_or_else(|| unknown(name, CompletionClass::ALL.iter().map(|one| one.name())))
+    };
+    Ok(CompletionSelector {
+        tag: fields.take("tag"),
+        qp: fields.take_as("qp", span)?,
+        connection: fields.take_as("connection", span)?,
+        side: fields.take_as("side", side)?,
+        opcode: fields.take_list("opcode", class)?,
+        message: fields.take_as("message", span)?,
+    })
+}
+
+/// What a rule did to a completion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompletionLine {
+    pub(super) rule: String,
+    pub(super) tag: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) device: Option<String>,
+    /// What the work request did.
+    completion: String,
+    qp: u32,
+    connection: u32,
+    message: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    vendor_err: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    delay_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+}
+
+impl CompletionLine {
+    pub(super) fn of(fired: &CompletionFired<'_>) -> CompletionLine {
+        let (key, fate) = (fired.key, fired.fate);
+        CompletionLine {
+            rule: fired.rule.to_owned(),
+            tag: fired.tag.to_owned(),
+            device: None,
+            completion: key.class.name().to_owned(),
+            qp: key.qp,
+            connection: key.connection,
+            message: key.message,
+            status: fate.status.map(|status| status_name(status).to_owned()),
+            vendor_err: fate.vendor_err,
+            delay_ns: fate.delay_ns,
+            until: fate.until.as_ref().map(ToString::to_string),
+        }
+    }
+
+    pub(super) fn recorded(self) -> Result<RecordedCompletion, String> {
+        let class = CompletionClass::by_name(&self.completion).ok_or_else(|| {
+            format!("{} is no kind of completion: this is no line of a report", self.completion)
+        })?;
+        let (qp, connection, message) = (self.qp, self.connection, self.message);
+        let fate = CompletionFate {
+            status: self.status.as_deref().map(status_from).transpose()?,
+            vendor_err: self.vendor_err,
+            delay_ns: self.delay_ns,
+            until: self.until.as_deref().map(trigger).transpose()?,
+        };
+        let key = CompletionKey { qp, connection, class, message };
+        Ok(RecordedCompletion { tag: self.tag, device: self.device, key, fate })
+    }
+}

@@ -1,0 +1,82 @@
+//! Values as people write them: times, shares, ranges.
+
+use std::net::IpAddr;
+
+use pumice_ground::link_rate::{Speed, Width};
+use pumice_ground::probability::probability_ppm;
+use pumice_ground::quantity::time_ns;
+
+use crate::plan::Steps;
+use crate::select::Span;
+
+/// Two times: "1ms..3ms".
+pub(super) fn times_ns(text: &str) -> Result<(u64, u64), String> {
+    let Some((from, to)) = text.split_once("..") else {
+        let ns = time_ns(text)?;
+        return Ok((ns, ns));
+    };
+    let (from, to) = (time_ns(from)?, time_ns(to)?);
+    if to < from { Err(format!("{text} is no range: write the smaller time first")) } else { Ok((from, to)) }
+}
+
+/// A share in parts per million: "2%", "0.02".
+pub(super) fn share_ppm(text: &str) -> Result<u32, String> {
+    probability_ppm(text).map_err(|problem| format!("{text}: {problem}"))
+}
+
+/// A whole number.
+pub(super) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.trim().parse().map_err(|_| format!("{text} is no whole number that fits: write it as 3"))
+}
+
+/// A number, or numbers from here to there: "3", "3..10", "3..".
+pub(super) fn span(text: &str) -> Result<Span, String> {
+    let wrong = |_| format!("{text} is no number and no range: write it as 3, 3..10 or 3..");
+    match text.split_once("..") {
+        None => Ok(Span::one(number(text).map_err(wrong)?)),
+        Some((first, last)) => {
+            let first = number(first).map_err(wrong)?;
+            let last = if last.is_empty() { u64::MAX } else { number(last).map_err(wrong)? };
+            Ok(Span { first, last })
+        }
+    }
+}
+
+/// Which ones, counted from 1: "3", "3..10", "3..", "3..10+2".
+pub(super) fn steps(text: &str) -> Result<Steps, String> {
+    let (range, step) = match text.split_once('+') {
+        Some((range, step)) => (range, number(step)?),
+        None => (text, 1),
+    };
+    let Span { first, last } = span(range)?;
+    Ok(Steps { first, last, step })
+}
+
+/// True or false.
+pub(super) fn truth(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "yes" => Ok(true),
+        "false" | "no" => Ok(false),
+        _ => Err(format!("{text} is neither true nor false")),
+    }
+}
+
+/// The rate of a lane.
+pub(super) fn speed(text: &str) -> Result<Speed, String> {
+    Speed::by_word(text)
+}
+
+/// Lanes.
+pub(super) fn width(text: &str) -> Result<Width, String> {
+    Width::new(number(text)?)
+}
+
+/// An IP address.
+pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+    text.trim().parse().map_err(|_| format!("{text} is no IP address: write it as 192.0.2.7 or 2001:db8::7"))
+}
+
+/// Whether a report may leave a value out.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -1,0 +1,127 @@
+//! What a rule waits for before it begins.
+
+use std::fmt;
+
+use pumice_transport::types::AsyncEventType;
+
+use super::calls::matches_tag;
+
+/// Something in a process after which a rule begins.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Trigger {
+    /// The rule of this name has applied.
+    Rule(String),
+    /// So many work requests have been carried out, whether they make a completion or not.
+    Completions {
+        /// How many, at least 1.
+        count: u64,
+        /// On the queue pair with this ordinal; `None`: on all together.
+        qp: Option<u32>,
+    },
+    /// So many bytes were moved by work requests that have been carried out.
+    Bytes {
+        /// How many, at least 1.
+        count: u64,
+        /// On the queue pair with this ordinal; `None`: on all together.
+        qp: Option<u32>,
+    },
+    /// So many calls of libibverbs or librdmacm have returned.
+    Calls {
+        /// Their name; `*` stands for any characters.
+        call: String,
+        /// How many, at least 1.
+        count: u64,
+    },
+    /// The program has got this asynchronous event.
+    Event(AsyncEventType),
+    /// So much time has passed since the device was opened: not at the same place in every run.
+    Time {
+        /// How much.
+        ns: u64,
+    },
+}
+
+/// Asynchronous events that can be waited for, by name.
+pub(super) const EVENTS: [(AsyncEventType, &str); 17] = [
+    (AsyncEventType::CqErr, "cq-error"),
+    (AsyncEventType::QpFatal, "qp-fatal"),
+    (AsyncEventType::QpReqErr, "qp-request-error"),
+    (AsyncEventType::QpAccessErr, "qp-access-error"),
+    (AsyncEventType::CommEst, "communication-established"),
+    (AsyncEventType::SqDrained, "sq-drained"),
+    (AsyncEventType::DeviceFatal, "device-fatal"),
+    (AsyncEventType::PortActive, "port-active"),
+    (AsyncEventType::PortErr, "port-error"),
+    (AsyncEventType::PkeyChange, "pkey-change"),
+    (AsyncEventType::SrqErr, "srq-error"),
+    (AsyncEventType::SrqLimitReached, "srq-limit"),
+    (AsyncEventType::QpLastWqeReached, "last-wqe-reached"),
+    (AsyncEventType::GidChange, "gid-change"),
+    (AsyncEventType::LidChange, "lid-change"),
+    (AsyncEventType::PathMig, "path-mig"),
+    (AsyncEventType::PathMigErr, "path-mig-error"),
+];
+
+/// Something that rules may wait for has happened.
+#[derive(Debug, Clone, Copy)]
+pub enum Occurrence<'a> {
+    /// A rule applied.
+    Rule(&'a str),
+    /// A work request of the queue pair with this ordinal was carried out.
+    #[doc(hidden)]
+    WorkRequest { qp: u32, length_bytes: u32 },
+    /// A call has returned.
+    Call(&'a str),
+    /// The program got an asynchronous event.
+    Event(AsyncEventType),
+}
+
+impl Trigger {
+    /// How much has to happen.
+    pub(super) const fn amount(&self) -> u64 {
+        match self {
+            Trigger::Rule(_) | Trigger::Event(_) => 1,
+            Trigger::Completions { count, .. } | Trigger::Bytes { count, .. } => *count,
+            Trigger::Calls { count, .. } => *count,
+            Trigger::Time { .. } => 0,
+        }
+    }
+
+    /// How much of it an occurrence is.
+    pub(super) fn amount_of(&self, occurrence: Occurrence<'_>) -> u64 {
+        let is_on = |wanted: Option<u32>, qp: u32| wanted.is_none_or(|wanted| wanted == qp);
+        match (self, occurrence) {
+            (Trigger::Rule(name), Occurrence::Rule(rule)) => u64::from(name == rule),
+            (Trigger::Completions { qp: wanted, .. }, Occurrence::WorkRequest { qp, .. }) => {
+                u64::from(is_on(*wanted, qp))
+            }
+            (Trigger::Bytes { qp: wanted, .. }, Occurrence::WorkRequest { qp, length_bytes }) => {
+                if is_on(*wanted, qp) { length_bytes.into() } else { 0 }
+            }
+            (Trigger::Calls { call, .. }, Occurrence::Call(made)) => u64::from(matches_tag(call, made)),
+            (Trigger::Event(wanted), Occurrence::Event(event)) => u64::from(*wanted == event),
+            (_, _) => 0,
+        }
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counted = |f: &mut fmt::Formatter<'_>, what: &str, count: u64, qp: Option<u32>| match qp {
+            Some(qp) => write!(f, "{what} {count} qp={qp}"),
+            None => write!(f, "{what} {count}"),
+        };
+        match self {
+            Trigger::Rule(name) => write!(f, "rule {name}"),
+            Trigger::Completions { count, qp } => counted(f, "completions", *count, *qp),
+            Trigger::Bytes { count, qp } => counted(f, "bytes", *count, *qp),
+            Trigger::Calls { call, count } => write!(f, "call {call} {count}"),
+            Trigger::Event(event) => {
+                let name = EVENTS.iter().find(|(known, _)| known == event).map(|(_, name)| *name);
+                write!(f, "event {}", name.unwrap_or_default())
+            }
+            Trigger::Time { ns } => write!(f, "time {ns}ns"),
+        }
+    }
+}
