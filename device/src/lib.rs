@@ -9,18 +9,20 @@
 
 pub mod addresses;
 pub mod check;
-pub mod counters;
+pub use pumice_events::counters;
 mod driver;
 mod engine;
 pub mod ethernet;
-pub mod event;
+#[cfg(test)]
+mod event_tests;
+pub use pumice_events as event;
 pub use pumice_faults as faults;
 #[doc(hidden)]
 pub mod fuzzing;
 pub use pumice_ground as ground;
 pub mod gsi;
 pub mod hca;
-pub mod inspect;
+pub use pumice_events::inspect;
 pub mod memory;
 pub mod objects;
 pub mod opening;

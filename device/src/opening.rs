@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pumice_events::counters::Counters;
+use pumice_events::{AwaitedEvents, FaultWitness, Faulted, ReportSource, StepHook, Subscribers, Topics};
 use pumice_faults::calls::{CallFaults, CallRules};
 use pumice_faults::shuffle::{Shuffle, ShuffleOptions};
 use pumice_faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
@@ -16,8 +18,6 @@ use pumice_ground::clock::Clock;
 use pumice_ground::system::output_file::{OutputFile, on_standard_error};
 use pumice_transport::wire::ProcessIndex;
 
-use crate::counters::Counters;
-use crate::event::{AwaitedEvents, FaultWitness, Faulted, ReportSource, StepHook, Subscribers, Topics};
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::port::{
     CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,

@@ -18,6 +18,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pumice_device::check::Suppressions;
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{self, CheckSettings, SettingError, Settings};
 use pumice_device::system::interface::{Interface, interfaces};
@@ -171,7 +172,7 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<Vec<DeviceDescript
     }
     let none = CheckSettings::default();
     let checked = settings.check.as_ref().unwrap_or(&none);
-    checked.load_suppressions().map_err(refuse)?;
+    Suppressions::of(checked).map_err(refuse)?;
     let written = [
         (settings::CAPTURE, &settings.capture),
         (settings::TRACE, &settings.trace),

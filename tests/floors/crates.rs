@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 14] = [
+pub(super) const PACKAGES: [&str; 15] = [
     "",
     "transport",
     "device/calls",
     "device/ground",
     "device/faults",
+    "device/events",
     "device",
     "verbs",
     "verbs/perf",

@@ -98,7 +98,7 @@ const PORTABLE: &[&str] = &[
     "transport/src",
     "device/src/engine",
     "device/src/driver",
-    "device/src/event",
+    "device/events/src",
     "device/faults/src",
     "device/ground/src",
     "device/src/gsi",

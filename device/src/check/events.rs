@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use pumice_events::AsyncElement;
 use pumice_transport::types::AsyncEventType;
 
 use super::checker::{Checker, Found, counted, related};
 use super::kind::{ASYNC_EVENTS_NEVER_READ, EVENTS_NOT_ACKNOWLEDGED, PRIVATE_DATA_AFTER_ACK};
 use super::queues::{Armed, Async, CmEvent, Cq};
-use crate::event::AsyncElement;
 
 /// Objects with asynchronous events that are not acknowledged, and such events of rdma_cm; of others nothing
 /// is said.

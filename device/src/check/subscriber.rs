@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pumice_events::{Event, Subscriber, Topics};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::types::{Cause, DropReason, WcStatus, WrClass};
@@ -10,7 +11,6 @@ use pumice_transport::wire::Syndrome;
 use super::checker::Checker;
 use super::holder::holding;
 use super::of_device::OfDevice;
-use crate::event::{Event, Subscriber, Topics};
 
 /// Tells a checker of the events of a device. Its lock is taken under the engine's, so who holds it must not
 /// call the device.

@@ -5,6 +5,7 @@
 //! program or library that has any frame. `#` begins a comment.
 
 use super::report::{Entry, Frame};
+use crate::settings::{CheckSettings, SettingError};
 
 /// Lines of a file that are taken.
 const MAX_LINES: usize = 4096;
@@ -36,6 +37,15 @@ impl Suppressions {
             }
         }
         Ok(Suppressions(lines))
+    }
+
+    /// Those of the file that the settings name; none if they name none.
+    ///
+    /// # Errors
+    /// The file cannot be read: what the system says; a line makes no sense: EINVAL.
+    pub fn of(settings: &CheckSettings) -> Result<Suppressions, SettingError> {
+        let Some((path, text)) = settings.suppressions_text()? else { return Ok(Suppressions::default()) };
+        Suppressions::parse(&text).map_err(|problem| CheckSettings::refuse_suppressions(path, problem))
     }
 
     /// Whether an entry is suppressed.

@@ -381,7 +381,7 @@ fn a_program_that_was_woken_at_the_arming_only_is_told() {
 fn events_that_are_left_are_told_at_the_end() {
     use pumice_transport::types::AsyncEventType;
     let mut checker = checker(8);
-    let of_queue = crate::event::AsyncElement::Cq { cookie: 0x1000 };
+    let of_queue = pumice_events::AsyncElement::Cq { cookie: 0x1000 };
     checker.async_event_raised(AsyncEventType::CqErr, of_queue);
     at(97);
     (0..2).for_each(|_| checker.event_delivered(5));
@@ -403,7 +403,7 @@ fn events_that_are_left_are_told_at_the_end() {
     assert_eq!(found, [left(97), left(99), left(91)], "the first of rdma_cm's that is not acknowledged");
     let mut checker = self::checker(8);
     checker.async_event_raised(AsyncEventType::CommEst, of_queue);
-    checker.async_event_raised(AsyncEventType::CqErr, crate::event::AsyncElement::Cq { cookie: 0x7000 });
+    checker.async_event_raised(AsyncEventType::CqErr, pumice_events::AsyncElement::Cq { cookie: 0x7000 });
     checker.ends(true);
     assert!(kinds(&mut checker).iter().all(|one| one.0 == "objects-left"), "no failure, no object");
     checker.async_event_raised(AsyncEventType::CqErr, of_queue);

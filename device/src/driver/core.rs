@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+use pumice_events::counters::Counters;
 use pumice_ground::clock::{Clock, process_time_ns};
 use pumice_ground::error::ResourceError;
 use pumice_ground::system::event_fd::EventFd;
@@ -13,7 +14,6 @@ use pumice_ground::system::wait::wait_readable;
 
 use super::handover::Handover;
 use super::policy::{EmptyPoll, FOREVER_NS, Left, Yielded};
-use crate::counters::Counters;
 use crate::engine::{Acknowledge, Engine};
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::async_event::AsyncEventQueue;

@@ -4,12 +4,12 @@
 //! decides whether it joins the open batch or whether that one has to leave first. One batch never mixes
 //! processes, because the kernel steers the batch by its first packet.
 
+use pumice_events::counters::Counters;
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
-use crate::counters::Counters;
 use crate::gsi::MadSink;
 use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, TransmitError};
 

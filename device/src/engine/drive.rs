@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
 use pumice_faults::Faults;
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{Progress, QueuePair, Urgency};
@@ -16,7 +17,6 @@ use super::plight::Plight;
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
-use crate::counters::Counters;
 use crate::gsi::Gsi;
 use crate::memory::MappingCheck;
 use crate::port::{Peer, Port};

@@ -1,11 +1,11 @@
 //! What this process says of its objects when another process of the same user asks.
 
+use pumice_events::inspect::{Cursor, List, Page, PeerView, QpView, Totals, Writer};
 use pumice_faults::live::LiveOrder;
 use pumice_transport::qp::Figures;
 
 use super::Engine;
 use super::queue_pairs::QpEntry;
-use crate::inspect::{Cursor, List, Page, PeerView, QpView, Totals, Writer};
 use crate::port::{Peer, PeerMedium};
 use crate::resources::NO_OBJECT;
 

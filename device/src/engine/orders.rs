@@ -1,11 +1,11 @@
 //! Orders of other processes to change the fault plan while the program runs.
 
+use pumice_events::inspect::Question;
 use pumice_faults::Moment;
 use pumice_faults::live::{LiveAnswer, LiveOrder};
 use pumice_transport::host::Counter;
 
 use super::Engine;
-use crate::inspect::Question;
 use crate::port::{FaultPort, Link, LinkPort, Nowhere, Port as _};
 
 impl Engine {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pumice_events::{Event, Subscribers, Topics};
 use pumice_transport::cm::{Cm, CmConfig, Event as CmEvent, IdSource, ListenerId, MadOut};
 use pumice_transport::mad::CommId;
 use pumice_transport::types::Gid;
@@ -14,7 +15,6 @@ use super::detained::DetainedMads;
 use super::early::EarlyRequests;
 use super::envelope::Inbound;
 use super::peers::Peers;
-use crate::event::{Event, Subscribers, Topics};
 
 /// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
 const MAX_INBOX: usize = 2048;

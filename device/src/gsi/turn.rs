@@ -3,6 +3,7 @@
 use std::mem;
 use std::net::IpAddr;
 
+use pumice_events::{Event, Topics};
 use pumice_faults::{Faults, RejData};
 use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
@@ -18,7 +19,6 @@ use super::detained::forward;
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
 use crate::addresses::ports::Ports;
-use crate::event::{Event, Topics};
 use crate::objects::address_handle;
 use crate::port::{Forwarded, Port};
 

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::{Call, Ordinals};
+use pumice_events::{Event, Subscriber, Subscribers, Topics};
 use pumice_faults::Triggers;
 use pumice_faults::calls::{CallFaults, CallKey, CallRules};
 use pumice_transport::types::AsyncEventType;
-
-use crate::event::{Event, Subscriber, Subscribers, Topics};
 
 /// What calls look at first.
 #[derive(Debug, Clone, Default)]

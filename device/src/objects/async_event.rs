@@ -10,8 +10,8 @@ use crate::objects::event_account::EventAccount;
 use crate::objects::event_queue::EventQueue;
 use pumice_ground::error::ResourceError;
 
-pub use crate::event::AsyncElement;
-use crate::event::{Event, Subscribers};
+pub use pumice_events::AsyncElement;
+use pumice_events::{Event, Subscribers};
 
 /// An asynchronous event that the application got.
 #[derive(Debug, Clone)]

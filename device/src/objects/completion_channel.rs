@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use pumice_events::{Event, Subscribers};
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 
-use crate::event::{Event, Subscribers};
 use crate::objects::event_account::EventAccount;
 use crate::objects::event_queue::EventQueue;
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHashMap;
+use pumice_events::{Event, Subscribers, Topics};
 use pumice_faults::shuffle::Shuffle;
 use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
-use crate::event::{Event, Subscribers, Topics};
 use crate::objects::armed_queues::ArmedQueues;
 use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::objects::event_account::EventAccount;

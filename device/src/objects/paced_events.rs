@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use pumice_events::{Event, Subscribers};
 use pumice_faults::completion_events::CompletionEventKey;
 use pumice_faults::{CompletionEventCounts, CompletionEventFaults};
 use pumice_ground::clock::Clock;
-
-use crate::event::{Event, Subscribers};
 
 /// What puts off events of completion queues, for all queues of a device.
 #[derive(Debug, Clone)]

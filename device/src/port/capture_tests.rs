@@ -1,11 +1,11 @@
 use std::sync::{Arc, Mutex};
 
+use pumice_events::Subscribers;
 use pumice_ground::clock::{Clock, VirtualTime};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{LinkType, decapsulate};
 
 use super::*;
-use crate::event::Subscribers;
 use crate::port::{Fabric, FabricConfig, GsoBatch, Port, TapPort};
 
 /// A writer the test can look into, or that fails.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use pumice_events::{Event, Subscribers};
 use pumice_faults::{Notes, Partitions};
 use pumice_transport::path::Path;
 use pumice_transport::types::Fate;
@@ -10,7 +11,6 @@ use pumice_transport::types::Fate;
 use super::damage::damage;
 use super::segments;
 use super::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError};
-use crate::event::{Event, Subscribers};
 
 /// Packets that may be late at a time; more come in time.
 const MAX_LATE: usize = 4096;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
 use pumice_ground::link_rate::{Speed, Width};
 use pumice_ground::object_summary::ObjectSummary;
 use pumice_transport::host::PeerProgress;
@@ -12,7 +13,6 @@ use super::batch::Received;
 use super::directory::ServiceDirectory;
 use super::limits::Peer;
 use crate::addresses::gid_table::GidOrigins;
-use crate::counters::Counters;
 
 /// What became of packets for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use pumice_events::{Event, Subscribers};
 use pumice_transport::path::Path;
 
 use super::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError, segments};
-use crate::event::{Event, Subscribers};
 
 /// Emits an event for every batch that the port below has sent or received, and for none that it refuses. It
 /// stands below all layers that change what is sent.
@@ -78,11 +78,11 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Mutex;
 
+    use pumice_events::{Subscriber, Topics};
     use pumice_ground::clock::{Clock, VirtualTime};
     use pumice_transport::path::Flow;
 
     use super::*;
-    use crate::event::{Subscriber, Topics};
     use crate::port::Nowhere;
 
     /// A port that takes 1000 ns to send.

@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
 use pumice_ground::link_words::LinkSettings;
 use pumice_transport::path::Flow;
 
 use super::batch::{GsoBatch, Received, TransmitError};
 use super::group::ProcessGroup;
 use super::limits::{Peer, PeerMedium, PortLimits};
-use crate::counters::Counters;
 
 /// What becomes of a link while its device runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
 use pumice_transport::host::Counter;
 
 use super::{GsoBatch, Port, PortLayer, Received, TransmitError};
-use crate::counters::Counters;
 
 /// Counts what each of the device's ports sends and receives: a packet is of the port whose address it leaves
 /// from or goes to. It stands right above the network, and devices with one port do not have it.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
+use pumice_events::{Event, Topics};
 use pumice_transport::event::{Departure, QpEvent, Topic};
 use pumice_transport::host::{
     Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey,
@@ -17,7 +18,6 @@ use pumice_transport::wire::Packet;
 use super::late::Target;
 use super::made::Made;
 use super::tables::{Receives, Resources};
-use crate::event::{Event, Topics};
 use crate::memory::MappingCheck;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::completion_queue::Pushed;

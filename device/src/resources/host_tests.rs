@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use pumice_events::{LogHook, LogSubscriber, Subscribers};
 use pumice_ground::clock::Clock;
 use pumice_ground::limits::Limits;
 use pumice_ground::table::Handle;
@@ -15,7 +16,6 @@ use pumice_transport::wire::{Psn, Qpn};
 
 use super::host_impl::DeviceHost;
 use super::tables::Resources;
-use crate::event::{LogHook, LogSubscriber, Subscribers};
 use crate::memory::MappingCheck;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::completion_queue::CompletionQueue;

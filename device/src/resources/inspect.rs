@@ -1,12 +1,12 @@
 //! What queue pairs count beside the device, and other objects as processes of the same user see them.
 
+use pumice_events::inspect::{CqView, SrqView};
 use pumice_transport::host::Counter;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
 use super::tables::{Receives, Resources};
 use super::tally::Tally;
-use crate::inspect::{CqView, SrqView};
 
 impl Resources {
     /// The completion queues from a number on.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use pumice_events::{Event, Topics};
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_transport::types::{Access, Sge};
 
 use super::tables::Resources;
-use crate::event::{Event, Topics};
 use crate::memory::{
     Advice, DeviceMemory, FileMapping, PageRange, RegionChange, RegionInfo, RegionKeys, WindowKeys,
     WindowType,

@@ -1,5 +1,6 @@
 //! The fault plan of a device, which may change while the program runs.
 
+use pumice_events::{Event, Topics};
 use pumice_faults::calls::CallKey;
 use pumice_faults::live::{LiveAnswer, LiveOrder};
 use pumice_faults::{Moment, Parts, PlanAtWork};
@@ -7,7 +8,6 @@ use pumice_ground::clock::Clock;
 
 use super::put_off::PutOff;
 use super::tables::Resources;
-use crate::event::{Event, Topics};
 
 impl Resources {
     /// From now on a plan decides what happens. Before objects are made.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_events::Event;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_transport::event::{QpEvent, Topic};
@@ -13,7 +14,6 @@ use super::qp_setup::QpSetup;
 use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
 use super::tally::Tally;
 use super::users::cq_use;
-use crate::event::Event;
 use crate::memory::MappingCheck;
 use crate::objects::async_event::AsyncElement;
 use crate::objects::event_account::EventAccount;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pumice_events::Event;
 use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::{Handle, check_room};
@@ -10,7 +11,6 @@ use pumice_transport::types::RecvRequest;
 
 use super::tables::{CqEntry, NO_OBJECT, Receives, Resources, check_size};
 use super::users::check_unused;
-use crate::event::Event;
 use crate::objects::completion_channel::CompletionChannel;
 use crate::objects::completion_queue::CompletionQueue;
 use crate::objects::event_account::EventAccount;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
+use pumice_events::{Subscribers, Topics};
 use pumice_faults::Faults;
 use pumice_faults::calls::CallRules;
 use pumice_faults::shuffle::Shuffle;
@@ -21,9 +23,7 @@ use super::tally::Tally;
 use crate::addresses::multicast::MulticastGroups;
 use crate::addresses::pkey_table::PkeyTable;
 use crate::addresses::ports::{DevicePort, Ports};
-use crate::counters::Counters;
 use crate::ethernet::Ethernet;
-use crate::event::{Subscribers, Topics};
 use crate::memory::RegionTable;
 use crate::objects::async_event::AsyncEventQueue;
 use crate::objects::completion_queue::{CompletionQueue, CqCommon};

@@ -1,5 +1,6 @@
 //! What rules of a fault plan do to work requests that have been carried out, and to their completions.
 
+use pumice_events::Event;
 use pumice_faults::Verdict;
 use pumice_transport::host::{Ended, QpContext};
 use pumice_transport::types::WcStatus;
@@ -7,7 +8,6 @@ use pumice_transport::types::WcStatus;
 use super::made::Made;
 use super::put_off::Waiting;
 use super::tables::Resources;
-use crate::event::Event;
 
 impl Resources {
     /// An event of the completion queue in this place comes by then.

@@ -6,19 +6,18 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use pumice_events::ReportFormat;
 use pumice_ground::system::output_file::{on_standard_error, write_private};
 use pumice_ground::system::unsignalled::Unsignalled;
 
 use super::error::SettingError;
-use crate::check::Suppressions;
-use crate::check::report::Format;
 
 /// Whether what the program does wrong is looked for: 1, or words with commas between them: "perf" to look
 /// for slow ways too, "poison" to fill the buffers of posted receives.
 pub const CHECK: &str = "PUMICE_CHECK";
 /// File for the report of what was found.
 pub const CHECK_REPORT: &str = "PUMICE_CHECK_REPORT";
-/// Format of that file.
+/// ReportFormat of that file.
 pub const CHECK_FORMAT: &str = "PUMICE_CHECK_FORMAT";
 /// File that says what is not to be reported.
 pub const CHECK_SUPPRESS: &str = "PUMICE_CHECK_SUPPRESS";
@@ -36,7 +35,7 @@ pub struct CheckSettings {
     /// Where the report is written to; `%p` stands for the process number.
     pub report: Option<PathBuf>,
     /// How it is written; by the extension of its name when none.
-    pub format: Option<Format>,
+    pub format: Option<ReportFormat>,
     /// A file that says what is not to be reported.
     pub suppressions: Option<PathBuf>,
     /// A file with [`Marks`].
@@ -94,21 +93,25 @@ impl CheckSettings {
         }
     }
 
-    /// What is not to be reported.
+    /// The file that says what is not to be reported, and its text; `None`: there is none.
     ///
     /// # Errors
-    /// The file cannot be read: what the system says; a line makes no sense: EINVAL.
-    pub fn load_suppressions(&self) -> Result<Suppressions, SettingError> {
-        let Some(path) = &self.suppressions else { return Ok(Suppressions::default()) };
-        let refused = |problem: String| SettingError::new(CHECK_SUPPRESS, path.to_string_lossy(), problem);
+    /// It cannot be read: what the system says.
+    pub fn suppressions_text(&self) -> Result<Option<(&Path, String)>, SettingError> {
+        let Some(path) = &self.suppressions else { return Ok(None) };
         let mut text = String::new();
         let read =
             File::open(path).and_then(|file| file.take(MAX_SUPPRESSIONS_BYTES).read_to_string(&mut text));
         read.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-            refused(format!("it cannot be read: {error}")).with_errno(errno)
+            CheckSettings::refuse_suppressions(path, format!("it cannot be read: {error}")).with_errno(errno)
         })?;
-        Suppressions::parse(&text).map_err(refused)
+        Ok(Some((path, text)))
+    }
+
+    /// The error of a file of suppressions that is of no use.
+    pub fn refuse_suppressions(path: &Path, problem: String) -> SettingError {
+        SettingError::new(CHECK_SUPPRESS, path.to_string_lossy(), problem)
     }
 
     /// Those of the variables of this process; `None`: nothing is checked.
@@ -142,7 +145,7 @@ impl CheckSettings {
             return Err(SettingError::new(CHECK, words.join(","), problem));
         }
         let as_format = |name: String| {
-            Format::named(&name)
+            ReportFormat::named(&name)
                 .ok_or_else(|| SettingError::new(CHECK_FORMAT, name, "the formats are text, json and sarif"))
         };
         let file = |name| path(name).map(PathBuf::from);

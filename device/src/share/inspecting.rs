@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pumice_events::inspect::{self, Collected, Cursor, MAX_PAGES, Page};
 use pumice_transport::wire::ProcessIndex;
 
 use super::asking::{Conversation, Heard, answers};
@@ -11,7 +12,6 @@ use super::orders::{self, MAX_BYTES};
 use super::registry::Registry;
 use super::relay::Asker;
 use super::{ShareError, Sharer};
-use crate::inspect::{self, Collected, Cursor, MAX_PAGES, Page};
 
 /// What one process has said of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,8 +144,9 @@ impl Conversation for Inspection<'_> {
 
 #[cfg(test)]
 mod tests {
+    use pumice_events::inspect::List;
+
     use super::*;
-    use crate::inspect::List;
 
     #[test]
     fn pages_are_asked_one_after_the_other_and_an_answer_counts_once() {

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
+use pumice_events::inspect::MAX_PAGE_BYTES;
 use pumice_faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
 use pumice_transport::wire::ProcessIndex;
 
 use super::member_index::MemberIndex;
-use crate::inspect::MAX_PAGE_BYTES;
 use crate::port::Order;
 
 /// What an answer begins with, before the process index and the number of the order.

@@ -17,13 +17,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_events::counters::Counters;
 use pumice_ground::object_summary::ObjectSummary;
 use pumice_transport::host::Counter;
 use pumice_transport::wire::ProcessIndex;
 
 use super::system::{File, SharedMemory};
 use super::{folder, lock, system};
-use crate::counters::Counters;
 use crate::port::PortCondition;
 
 /// Words of a record; the preload has the same number.

@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use pumice_events::counters::Counters;
+
 use super::asking::{Question, answers};
 use super::member_index::MemberIndex;
 use super::{ShareError, ShareStats, Sharer};
-use crate::counters::Counters;
 
 /// The first line of an answer, with the number of the member that answers.
 const GREETING: &str = "pumice-stat-1";
@@ -24,8 +25,9 @@ const MAX_LINES: usize = 256;
 pub struct Report {
     /// The process.
     pub sharer: Sharer,
-    /// Its counters by name: those of the device ([`COUNTERS`](crate::counters::COUNTERS)), and `share_*`
-    /// about forwarding between processes. None: it did not answer in time, because it is stopped, or exits.
+    /// Its counters by name: those of the device ([`COUNTERS`](pumice_events::counters::COUNTERS)), and
+    /// `share_*` about forwarding between processes. None: it did not answer in time, because it is stopped,
+    /// or exits.
     pub counters: Option<Vec<(String, u64)>>,
 }
 

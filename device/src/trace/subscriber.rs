@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
+use pumice_events::counters::COUNTERS;
+use pumice_events::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
 use pumice_faults::Fired;
 use pumice_ground::clock::Clock;
 use pumice_transport::event::QpEvent;
@@ -19,8 +21,6 @@ use super::naming;
 use super::queue::TraceQueue;
 use super::record::Record;
 use super::ways::Way;
-use crate::counters::COUNTERS;
-use crate::event::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
 
 /// Bytes that a trace has at most, if nothing else is said.
 pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;

@@ -72,7 +72,7 @@ impl CheckOptions {
     pub(crate) fn of_environment() -> Result<Option<CheckOptions>> {
         let settings = CheckSettings::of_environment().map_err(|error| unusable(error.to_string()))?;
         let Some(settings) = settings else { return Ok(None) };
-        let suppressions = settings.load_suppressions().map_err(|error| unusable(error.to_string()))?;
+        let suppressions = Suppressions::of(&settings).map_err(|error| unusable(error.to_string()))?;
         Ok(Some(CheckOptions { settings, suppressions, is_quiet: false }))
     }
 

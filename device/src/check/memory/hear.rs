@@ -1,5 +1,6 @@
 //! Events that tell of memory: registrations, posts, packets, and the end of requests.
 
+use pumice_events::Event;
 use pumice_transport::event::{QpEvent, Side};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{
@@ -14,7 +15,6 @@ use super::regions::{Key, Region};
 use super::requests::{Part, Parts, Posted, QueueId, Role};
 use super::span::Span;
 use super::state::OwnStack;
-use crate::event::Event;
 
 /// A request that is being posted, as [`Posted`] has it.
 struct Post<'a> {

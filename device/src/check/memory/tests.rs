@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use pumice_events::Event;
 use pumice_ground::table::Handle;
 use pumice_transport::event::{PacketIdentity, QpEvent, Side};
 use pumice_transport::host::{MemoryError, QpContext};
@@ -13,7 +14,6 @@ use pumice_transport::types::{
 use pumice_transport::wire::{Opcode, OperationClass, Psn, Qpn};
 
 use super::super::{Checker, QpMade};
-use crate::event::Event;
 
 thread_local! {
     static LINE: Cell<u64> = const { Cell::new(1) };

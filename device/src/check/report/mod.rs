@@ -6,7 +6,7 @@ mod sarif;
 mod tests;
 mod text;
 
-use std::path::Path;
+pub use pumice_events::ReportFormat as Format;
 
 use super::finding::Finding;
 
@@ -58,36 +58,6 @@ impl Entry {
             .map(|one| RelatedPlace { what: one.what.clone(), frames: symbols(one.place.addresses()) })
             .collect();
         Entry { finding, frames, related }
-    }
-}
-
-/// How a report is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// One object with all findings.
-    Json,
-    /// SARIF 2.1.0, which code hosts and editors show.
-    Sarif,
-}
-
-impl Format {
-    /// The format of a name; `None`: there is none of this name.
-    pub fn named(name: &str) -> Option<Format> {
-        match name {
-            "text" => Some(Format::Text),
-            "json" => Some(Format::Json),
-            "sarif" => Some(Format::Sarif),
-            _ => None,
-        }
-    }
-
-    /// The format of a file by its extension; text if that says nothing.
-    pub fn of_file(file: &Path) -> Format {
-        let extension = file.extension().and_then(|extension| extension.to_str());
-        extension.and_then(Format::named).unwrap_or_default()
     }
 }
 

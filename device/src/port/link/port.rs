@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
 use pumice_ground::clock::Clock;
 
 use super::inbound::Inbound;
 use super::model::Link;
 use super::outbound::Outbound;
 use super::tally::Tally;
-use crate::counters::Counters;
 use crate::port::{GsoBatch, LinkChange, Peer, Port, PortLayer, PortLimits, Received, TransmitError};
 
 /// How late packets may be in real time so that they go on with those behind them: a call for each packet

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
 use pumice_transport::host::Counter;
-
-use crate::counters::Counters;
 
 /// Bytes that are held in each direction at most, those on their way included. Of what is beyond, an arriving
 /// packet is lost, and the device waits with one that leaves.

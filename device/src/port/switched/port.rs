@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use pumice_events::counters::Counters;
 use pumice_ground::clock::Clock;
 use pumice_transport::host::Counter;
 
 use super::ports::{Ports, Route};
 use super::travel::{Batch, Travel, Traveller};
 use super::words::SwitchWords;
-use crate::counters::Counters;
 use crate::port::link::{GRAIN_NS, MAX_HELD_BYTES, QUEUE_BYTES, Tally, wire_bytes};
 use crate::port::topology::{QueueReport, Topology};
 use crate::port::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError};

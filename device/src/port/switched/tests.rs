@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_events::counters::Counters;
 use pumice_ground::clock::{Clock, VirtualTime};
 use pumice_ground::random::Random;
 use pumice_transport::host::Counter;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 
 use super::*;
-use crate::counters::Counters;
 use crate::port::{Fabric, FabricConfig, GsoBatch, Port, SimPort, Topology};
 
 /// UDP payload of a packet that has 1000 bytes on a link over IPv4: a microsecond at 8 Gbit/s.

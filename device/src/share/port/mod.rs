@@ -22,7 +22,6 @@ use pumice_transport::path::Flow;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
-use crate::counters::Counters;
 use crate::port::{
     Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortCondition,
     PortLimits, ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
@@ -46,6 +45,7 @@ use crate::share::system::GroupPort;
 use counters::{count, note_sent};
 use looking::{Looking, RingLook};
 use looped::LoopedGroups;
+use pumice_events::counters::Counters;
 use pumice_ground::object_summary::ObjectSummary;
 use requests::{Requests, is_for_all};
 

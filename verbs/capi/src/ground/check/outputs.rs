@@ -31,8 +31,7 @@ impl Outputs {
     /// Nothing is open.
     pub(super) fn new() -> Outputs {
         let settings = environment::settings().ok().and_then(|settings| settings.check.as_ref());
-        let suppressions =
-            settings.map(CheckSettings::load_suppressions).unwrap_or(Ok(Suppressions::default()));
+        let suppressions = settings.map(Suppressions::of).unwrap_or(Ok(Suppressions::default()));
         let suppressions = suppressions.unwrap_or_else(|error| {
             log_always(&error.to_string());
             Suppressions::default()

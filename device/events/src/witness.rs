@@ -34,13 +34,13 @@ pub struct FaultWitness {
 }
 
 /// Whose faults a witness hears of.
-pub(crate) struct Faulted {
+pub struct Faulted {
     /// The tag of the process.
-    pub(crate) tag: String,
+    pub tag: String,
     /// The seed of its plan.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// The name of the device, if the process has several.
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
 }
 
 struct State {
@@ -71,7 +71,7 @@ impl FaultWitness {
     ///
     /// # Errors
     /// The report cannot be opened.
-    pub(crate) fn new(
+    pub fn new(
         of: Faulted,
         rules: BTreeSet<String>,
         report: Option<ReportSource>,
@@ -93,7 +93,7 @@ impl FaultWitness {
 
     /// Also of calls.
     #[must_use]
-    pub(crate) fn of_calls(mut self, hears_calls: bool) -> FaultWitness {
+    pub fn of_calls(mut self, hears_calls: bool) -> FaultWitness {
         self.hears_calls = hears_calls;
         self
     }
@@ -245,7 +245,7 @@ impl Subscriber for FaultWitness {
 }
 
 /// What a fault plan did to anything but a packet, in words; `None`: that is no such event.
-pub(crate) fn fault_in_words(event: &Event<'_>) -> Option<String> {
+pub fn fault_in_words(event: &Event<'_>) -> Option<String> {
     Some(match event {
         Event::CallFaultApplied { fault } => fault.sentence(),
         Event::CompletionFaultApplied { fault, qpn } => about_completion(fault, *qpn),

@@ -8,7 +8,7 @@ use super::kinds::{Event, Topics};
 use super::subscribers::Subscriber;
 
 /// Hears of asynchronous events for the rules that wait for them.
-pub(crate) struct AwaitedEvents(pub(crate) Arc<Triggers>);
+pub struct AwaitedEvents(pub Arc<Triggers>);
 
 impl Subscriber for AwaitedEvents {
     fn topics(&self) -> Topics {

@@ -110,7 +110,7 @@ impl Counters {
     /// Adds to a counter without the cost of an atomic addition. Only for the holder of the engine's
     /// lock: of two callers at once, one count would be lost.
     #[inline]
-    pub(crate) fn add_under_lock(&self, counter: Counter, amount: u64) {
+    pub fn add_under_lock(&self, counter: Counter, amount: u64) {
         let place = &self.engine[counter as usize];
         place.store(place.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }

@@ -81,20 +81,20 @@ impl Subscribers {
     }
 
     /// Now, on the clock whose times subscribers are told.
-    pub(crate) fn now_ns(&self) -> u64 {
+    pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
     /// Tells those who listen to these topics, which are those of the event, what happened at this time.
     #[cold]
-    pub(crate) fn deliver(&self, at_ns: u64, topics: Topics, event: &Event<'_>) {
+    pub fn deliver(&self, at_ns: u64, topics: Topics, event: &Event<'_>) {
         for (_, subscriber) in self.list.iter().filter(|(own, _)| own.intersects(topics)) {
             subscriber.hear(at_ns, event);
         }
     }
 
     /// Time passes without events.
-    pub(crate) fn pass_time(&self, at_ns: u64) {
+    pub fn pass_time(&self, at_ns: u64) {
         for (_, subscriber) in &self.list {
             subscriber.pass_time(at_ns);
         }
@@ -108,7 +108,7 @@ impl Subscribers {
     }
 
     /// The device closes.
-    pub(crate) fn finish(&self) {
+    pub fn finish(&self) {
         for (_, subscriber) in &self.list {
             subscriber.finish();
         }
@@ -123,7 +123,7 @@ mod tests {
     use pumice_transport::types::AsyncEventType;
 
     use super::*;
-    use crate::event::AsyncElement;
+    use crate::AsyncElement;
 
     struct Listener(Topics, Arc<AtomicU32>);
 

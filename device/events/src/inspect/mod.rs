@@ -16,7 +16,7 @@ pub use objects::{CqView, PeerView, QpView, SrqView};
 use pumice_faults::live::LiveRule;
 
 /// The longest page, in bytes.
-pub(crate) const MAX_PAGE_BYTES: usize = 60_000;
+pub const MAX_PAGE_BYTES: usize = 60_000;
 /// What of a page is for the rules of faults, in bytes.
 const RULES_BYTES: usize = 20_000;
 /// Room for what stands around the objects, in bytes.
@@ -54,7 +54,7 @@ impl Cursor {
 /// What a process is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
-pub(crate) enum Question {
+pub enum Question {
     /// A page of its objects.
     Inspect {
         /// Where the page begins.
@@ -101,38 +101,38 @@ pub struct Page {
 
 impl Question {
     /// As it is sent.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// What was sent; nothing if it is none.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Question> {
+    pub fn decode(bytes: &[u8]) -> Option<Question> {
         serde_json::from_slice(bytes).ok()
     }
 }
 
 impl Page {
     /// As it is sent.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
     /// What was sent; nothing if it is none.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Page> {
+    pub fn decode(bytes: &[u8]) -> Option<Page> {
         if bytes.len() > MAX_PAGE_BYTES { None } else { serde_json::from_slice(bytes).ok() }
     }
 }
 
 /// A page that is being written.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub struct Writer {
     page: Page,
     left_bytes: usize,
 }
 
 impl Writer {
     /// An empty page of a process with these names, and with these rules as far as they have room.
-    pub(crate) fn new(tag: &str, device: &str, totals: Totals, rules: Vec<LiveRule>) -> Writer {
+    pub fn new(tag: &str, device: &str, totals: Totals, rules: Vec<LiveRule>) -> Writer {
         let mut writer = Writer {
             page: Page { tag: clipped(tag), device: clipped(device), totals, ..Page::default() },
             left_bytes: MAX_PAGE_BYTES - FRAME_BYTES,
@@ -157,7 +157,7 @@ impl Writer {
     }
 
     /// Adds a queue pair; false if there is no room.
-    pub(crate) fn qp(&mut self, mut qp: QpView) -> bool {
+    pub fn qp(&mut self, mut qp: QpView) -> bool {
         qp.last_error = qp.last_error.map(|text| clipped(&text));
         let room = self.takes(&qp);
         if room {
@@ -167,7 +167,7 @@ impl Writer {
     }
 
     /// Adds a completion queue; false if there is no room.
-    pub(crate) fn cq(&mut self, cq: CqView) -> bool {
+    pub fn cq(&mut self, cq: CqView) -> bool {
         let room = self.takes(&cq);
         if room {
             self.page.cqs.push(cq);
@@ -176,7 +176,7 @@ impl Writer {
     }
 
     /// Adds a shared receive queue; false if there is no room.
-    pub(crate) fn srq(&mut self, srq: SrqView) -> bool {
+    pub fn srq(&mut self, srq: SrqView) -> bool {
         let room = self.takes(&srq);
         if room {
             self.page.srqs.push(srq);
@@ -185,7 +185,7 @@ impl Writer {
     }
 
     /// The page, and where the next one begins.
-    pub(crate) fn finish(mut self, next: Option<Cursor>) -> Page {
+    pub fn finish(mut self, next: Option<Cursor>) -> Page {
         self.page.next = next;
         self.page
     }

@@ -30,7 +30,7 @@ pub struct Collected {
 impl Collected {
     /// Adds a page that was asked for at `at`. Returns where the next one begins: only forward, so that a
     /// process that says otherwise ends its own list.
-    pub(crate) fn add(&mut self, at: Cursor, page: Page) -> Option<Cursor> {
+    pub fn add(&mut self, at: Cursor, page: Page) -> Option<Cursor> {
         if at == Cursor::BEGIN {
             self.tag = page.tag;
             self.device = page.device;

@@ -8,22 +8,30 @@
 //! **Invariant**: a subscriber is called under the engine's lock, and from threads that poll without it. It
 //! must not call the device, and must not wait.
 
+// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
 mod awaited;
+pub mod counters;
 mod element;
+pub mod inspect;
 mod kinds;
 mod log;
 mod relay;
+mod report_format;
 mod steps;
 mod subscribers;
-#[cfg(test)]
-mod tests;
 mod witness;
 
-pub(crate) use awaited::AwaitedEvents;
+pub use awaited::AwaitedEvents;
 pub use element::AsyncElement;
 pub use kinds::{Event, Topics};
 pub use log::{LogHook, LogSubscriber};
+pub use report_format::ReportFormat;
 pub use steps::{StepHook, StepSubscriber};
 pub use subscribers::{Subscriber, Subscribers};
 pub use witness::{FaultWitness, ReportSource, ReportWriter};
-pub(crate) use witness::{Faulted, fault_in_words};
+pub use witness::{Faulted, fault_in_words};
