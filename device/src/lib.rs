@@ -7,7 +7,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-pub mod addresses;
+pub use pumice_profile::addresses;
 pub mod check;
 pub use pumice_events::counters;
 mod driver;
@@ -27,9 +27,9 @@ pub mod memory;
 pub mod objects;
 pub mod opening;
 pub mod port;
-pub mod profile;
+pub use pumice_profile as profile;
 pub mod resources;
-pub mod settings;
+pub use pumice_profile::settings;
 pub mod share;
 pub use pumice_faults::shuffle;
 pub mod sysfs;

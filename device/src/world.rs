@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use pumice_ground::clock::{Clock, VirtualTime};
+use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_transport::types::Mtu;
 
-use crate::addresses::gid_table::GidEntry;
 use crate::hca::{Hca, HcaConfig, HcaError};
 use crate::port::{Fabric, FabricConfig, Port, SimPort};
 

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pumice_device::check::Suppressions;
+use pumice_device::port::Topology;
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{self, CheckSettings, SettingError, Settings};
 use pumice_device::system::interface::{Interface, interfaces};
@@ -149,7 +150,7 @@ fn check(settings: &Settings, options: &RunOptions) -> Result<Vec<DeviceDescript
     let found = known_interfaces()?;
     let profile = settings.load_profile().map_err(refuse)?;
     let plan = settings.load_faults().map_err(|error| unusable_plan(&error, options))?;
-    let topology = settings.load_topology().map_err(refuse)?;
+    let topology = Topology::of(settings).map_err(refuse)?;
     let described = settings.device_descriptions(&profile, &found).map_err(refuse)?;
     let ports = |device: &DeviceDescription| if device.second_port.is_some() { 2 } else { 1 };
     let devices: Vec<_> = described.iter().map(|device| (device.name.as_str(), ports(device))).collect();

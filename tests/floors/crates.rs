@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 15] = [
+pub(super) const PACKAGES: [&str; 16] = [
     "",
     "transport",
     "device/calls",
     "device/ground",
     "device/faults",
     "device/events",
+    "device/profile",
     "device",
     "verbs",
     "verbs/perf",

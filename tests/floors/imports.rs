@@ -8,12 +8,13 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 7] = [
+const FLOORS: [(&str, &str); 8] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
     ("device/ground", "pumice-ground"),
     ("device/faults", "pumice-faults"),
     ("device/events", "pumice-events"),
+    ("device/profile", "pumice-profile"),
     ("device", "pumice-device"),
     ("verbs", "pumice-verbs"),
 ];

@@ -40,14 +40,14 @@ fn a_module_with_a_folder_is_in_it() {
     assert_at_most(known::FILES_BESIDE_FOLDERS, faults);
 }
 
-/// A file of tests among sources is `x_tests.rs` beside `x.rs`, or `tests.rs` beside `mod.rs`;
+/// A file of tests among sources is `x_tests.rs` beside `x.rs`, or `tests.rs` beside `mod.rs` or `lib.rs`;
 /// `properties.rs` has what proptest checks, and `x_model.rs` is a model of x that every order of its threads
 /// is tried with.
 #[test]
 fn files_of_tests_are_called_so() {
     let is_called_so = |file: &Path| {
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let beside_mod = || exists(&file.with_file_name("mod.rs"));
+        let beside_mod = || ["mod.rs", "lib.rs"].iter().any(|name| exists(&file.with_file_name(name)));
         let is_named = ["_tests", "_model"].iter().any(|end| stem.ends_with(end)) || stem == "properties";
         is_named || (stem == "tests" && beside_mod())
     };

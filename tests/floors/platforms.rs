@@ -44,7 +44,7 @@ const LINUX_PLACES: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
 /// The files of transport, device, verbs and the command line that have such names: the work of another
 /// system. Libraries that take the place of Linux libraries (verbs/capi, the preloads) are not asked.
 const LINUX_EDGES: &[&str] = &[
-    "device/src/addresses/address_watch.rs",
+    "device/profile/src/addresses/address_watch.rs",
     "device/src/memory/access.rs",
     "device/src/memory/advice.rs",
     "device/src/memory/device_memory.rs",

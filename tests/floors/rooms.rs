@@ -75,11 +75,16 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
-        folder: "device/src",
+        folder: "device/profile/src",
         rooms: &[
             room("addresses", &["addresses/"], "ports, GIDs, P_Keys and groups"),
             room("settings", &["settings/"], "the PUMICE_* variables"),
-            room("profile", &["profile/"], "what a device says about itself"),
+            room("profile", &["*"], "what a device says about itself"),
+        ],
+    },
+    House {
+        folder: "device/src",
+        rooms: &[
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
             room("trace", &["trace/"], "what happened, as a file"),
             room("check", &["check/"], "what programs do wrong"),

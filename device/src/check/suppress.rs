@@ -4,8 +4,9 @@
 //! A finding is suppressed if all words of a line fit: the kind, the function of any frame of its place, the
 //! program or library that has any frame. `#` begins a comment.
 
+use pumice_profile::settings::{CheckSettings, SettingError};
+
 use super::report::{Entry, Frame};
-use crate::settings::{CheckSettings, SettingError};
 
 /// Lines of a file that are taken.
 const MAX_LINES: usize = 4096;

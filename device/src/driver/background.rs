@@ -10,11 +10,11 @@ use pumice_ground::error::ResourceError;
 use pumice_ground::system::event_fd::EventFd;
 use pumice_ground::system::wait::wait_readable;
 use pumice_ground::word::Word;
+use pumice_profile::addresses::address_watch::AddressWatch;
 
 use super::core::Core;
 use super::handover::{Bell, Handover};
 use super::policy::{Action, Input, Left, Policy};
-use crate::addresses::address_watch::AddressWatch;
 use crate::engine::{Acknowledge, Engine};
 use crate::resources::MappingCheckPolicy;
 

@@ -1,6 +1,6 @@
 //! What the device is in because of a fault plan: it stands still, or its port is down.
 
-use crate::addresses::ports::MAX_PORTS;
+pub(crate) use pumice_profile::addresses::ports::MAX_PORTS;
 
 /// A time for each port that waits for one.
 #[derive(Debug, Default)]

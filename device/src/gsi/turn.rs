@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use pumice_events::{Event, Topics};
 use pumice_faults::{Faults, RejData};
+use pumice_profile::addresses::ports::Ports;
 use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::mad::{
@@ -18,7 +19,6 @@ use super::agent::Gsi;
 use super::detained::forward;
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
-use crate::addresses::ports::Ports;
 use crate::objects::address_handle;
 use crate::port::{Forwarded, Port};
 

@@ -25,11 +25,6 @@ use pumice_transport::qp::Congestion;
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::ProcessIndex;
 
-use crate::addresses::address_watch::{AddressWatch, GidSource};
-use crate::addresses::gid_table::GidEntry;
-use crate::addresses::guid::default_guid;
-use crate::addresses::pkey_table::PkeyTable;
-use crate::addresses::ports::{DevicePort, Ports};
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::gsi::Gsi;
@@ -46,6 +41,11 @@ use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::limits::Limits;
 use pumice_ground::random::Random;
+use pumice_profile::addresses::address_watch::{AddressWatch, GidSource};
+use pumice_profile::addresses::gid_table::GidEntry;
+use pumice_profile::addresses::guid::default_guid;
+use pumice_profile::addresses::pkey_table::PkeyTable;
+use pumice_profile::addresses::ports::{DevicePort, Ports};
 
 pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
 pub use crate::xrc::XrcdFile;

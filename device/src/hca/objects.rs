@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
+use pumice_profile::addresses::gid_table::GidEntry;
+use pumice_profile::addresses::multicast::{Attached, Detached};
 use pumice_transport::path::Path;
 use pumice_transport::types::{AddressVector, Gid, QpType, RecvRequest};
 use pumice_transport::wire::{Qpn, source_port};
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
-use crate::addresses::gid_table::GidEntry;
-use crate::addresses::multicast::{Attached, Detached};
 use crate::objects::completion_queue::CompletionQueue;
 use crate::objects::srq::{SrqAttributes, SrqChange};
 

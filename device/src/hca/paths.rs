@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use pumice_ground::error::ResourceError;
+use pumice_profile::addresses::pkey_table::PkeyTable;
+use pumice_profile::addresses::ports::{DevicePort, Ports};
 use pumice_transport::path::Path;
 use pumice_transport::qp::{
     AlternatePath, AttributeMask, ModifyError, QpAttributes, QueuePair, ResolvedPath,
@@ -10,8 +12,6 @@ use pumice_transport::qp::{
 use pumice_transport::types::{AddressVector, Mtu};
 use pumice_transport::wire::{Qpn, source_port};
 
-use crate::addresses::pkey_table::PkeyTable;
-use crate::addresses::ports::{DevicePort, Ports};
 use crate::engine::{read_limit_packets, window_limit_packets};
 use crate::objects::address_handle;
 use crate::port::{Peer, Port};

@@ -2,6 +2,8 @@
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
+use pumice_profile::addresses::gid_table::GidTable;
+use pumice_profile::addresses::ports::{DevicePort, Ports};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;
 use pumice_transport::qp::{AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair};
@@ -10,8 +12,6 @@ use pumice_transport::wire::Qpn;
 
 use super::paths::{Paths, empty_place};
 use super::{Hca, HcaError, TargetRegistration};
-use crate::addresses::gid_table::GidTable;
-use crate::addresses::ports::{DevicePort, Ports};
 use crate::engine::{Acknowledge, QpEntry};
 use crate::memory::MappingCheck;
 use crate::objects::completion_queue::CompletionQueue;

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use pumice_ground::error::ResourceError;
+use pumice_profile::addresses::ports::Ports;
 use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::types::{AddressVector, Gid};
-
-use crate::addresses::ports::Ports;
 
 /// TTL of packets whose address vector leaves it to the device, as rdma_rxe and the kernel's CM do.
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
@@ -46,12 +45,12 @@ pub fn resolve(vector: &AddressVector, ports: &Ports) -> Result<Path, ResourceEr
 
 #[cfg(test)]
 mod tests {
+    use pumice_profile::addresses::gid_table::GidEntry;
+    use pumice_profile::addresses::pkey_table::PkeyTable;
+    use pumice_profile::addresses::ports::DevicePort;
     use pumice_transport::types::Mtu;
 
     use super::*;
-    use crate::addresses::gid_table::GidEntry;
-    use crate::addresses::pkey_table::PkeyTable;
-    use crate::addresses::ports::DevicePort;
 
     fn table() -> Ports {
         let mut ports = Ports::one(DevicePort::new(PkeyTable::new(&[], 1), Mtu::Mtu1024));

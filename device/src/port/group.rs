@@ -6,13 +6,13 @@ use std::sync::Arc;
 use pumice_events::counters::Counters;
 use pumice_ground::link_rate::{Speed, Width};
 use pumice_ground::object_summary::ObjectSummary;
+use pumice_profile::addresses::gid_table::GidOrigins;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::wire::ProcessIndex;
 
 use super::batch::Received;
 use super::directory::ServiceDirectory;
 use super::limits::Peer;
-use crate::addresses::gid_table::GidOrigins;
 
 /// What became of packets for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! The addresses of a device's ports.
 
+use pumice_profile::addresses::gid_table::GidEntry;
+use pumice_profile::addresses::ports::DevicePort;
 use pumice_transport::host::Counter;
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::{AsyncEventType, Gid};
 use pumice_transport::wire::{Packet, Qpn};
 
 use super::tables::Resources;
-use crate::addresses::gid_table::GidEntry;
-use crate::addresses::ports::DevicePort;
 use crate::objects::async_event::AsyncElement;
 
 impl Resources {
@@ -98,10 +98,10 @@ impl Resources {
 #[cfg(test)]
 mod tests {
     use pumice_ground::limits::Limits;
+    use pumice_profile::addresses::pkey_table::PkeyTable;
     use pumice_transport::types::Mtu;
 
     use super::*;
-    use crate::addresses::pkey_table::PkeyTable;
 
     #[test]
     fn a_new_list_of_addresses_keeps_places_and_is_told_once() {

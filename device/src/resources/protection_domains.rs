@@ -74,10 +74,10 @@ mod tests {
     use std::net::IpAddr;
 
     use pumice_ground::limits::Limits;
+    use pumice_profile::addresses::gid_table::GidEntry;
     use pumice_transport::types::{Access, Gid, Mtu};
 
     use super::*;
-    use crate::addresses::gid_table::GidEntry;
     use crate::memory::{RegionChange, WindowType};
 
     #[test]

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use pumice_profile::addresses::gid_table::SHOWN_GIDS;
+use pumice_profile::addresses::pkey_table::PkeyTable;
+use pumice_profile::{PortProfile, Speed};
 use pumice_transport::types::Gid;
 
 use super::entry::Entry;
 use super::{SysfsDevice, SysfsPort, live, netlink};
-use crate::addresses::gid_table::SHOWN_GIDS;
-use crate::addresses::pkey_table::PkeyTable;
-use crate::profile::{PortProfile, Speed};
 
 /// OUI of Mellanox, and the number of the same vendor on PCI.
 const MELLANOX: (u32, u16) = (0x02c9, 0x15b3);
@@ -277,11 +277,11 @@ fn processor_mask(list: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use pumice_profile::Profile;
+    use pumice_profile::addresses::gid_table::GidEntry;
     use pumice_transport::types::Mtu;
 
     use super::*;
-    use crate::addresses::gid_table::GidEntry;
-    use crate::profile::Profile;
 
     #[test]
     fn rates_are_written_as_linux_does() {

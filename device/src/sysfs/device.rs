@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::addresses::gid_table::GidEntry;
-use crate::profile::{PortProfile, Profile};
+use pumice_profile::addresses::gid_table::GidEntry;
+use pumice_profile::{PortProfile, Profile};
 
 /// A device as the tree shows it. The same values as the verbs that query it give.
 #[derive(Debug, Clone)]

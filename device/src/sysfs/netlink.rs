@@ -167,11 +167,11 @@ fn about_statistics(device: &SysfsDevice<'_>, port_num: u8) -> Attributes {
 
 #[cfg(test)]
 mod tests {
+    use pumice_profile::Profile;
+    use pumice_profile::addresses::gid_table::GidEntry;
     use pumice_transport::types::Mtu;
 
     use super::*;
-    use crate::addresses::gid_table::GidEntry;
-    use crate::profile::Profile;
 
     /// Kind and value of each attribute.
     fn parse(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {

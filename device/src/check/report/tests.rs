@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::super::kind::{CQ_TOO_SMALL, KINDS};

@@ -5,8 +5,8 @@ use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
 
-use crate::settings::{LinkSettings, WaySettings};
 use pumice_ground::random::Random;
+use pumice_profile::settings::{LinkSettings, WaySettings};
 
 pub use pumice_ground::marking::EcnMarking;
 

@@ -7,11 +7,10 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use pumice_profile::settings::{SettingError, Settings, TOPOLOGY};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de::value::MapAccessDeserializer};
 use toml::de::{DeTable, DeValue};
-
-use crate::settings::{SettingError, Settings, TOPOLOGY};
 
 use super::value::{MAX_HOSTS, Problem, SwitchLink, SwitchQueues, Topology, TopologyHost, TopologyKind};
 
@@ -117,7 +116,7 @@ impl Topology {
     /// # Errors
     /// A sentence: what is wrong in which line, or why there is no such network.
     pub fn parse(text: &str) -> Result<Topology, String> {
-        let said: Text = toml::from_str(text).map_err(|error| crate::profile::sentence(&error, text))?;
+        let said: Text = toml::from_str(text).map_err(|error| pumice_profile::sentence(&error, text))?;
         let Text { kind, hosts, leaves, spines, seed, link, uplink, switch: queues } = said;
         let (hosts, named) = match hosts {
             Hosts::Number(number) => (number, Vec::new()),
@@ -149,15 +148,13 @@ impl Topology {
         }
         Topology::parse(&text).map_err(|said| (said, libc::EINVAL))
     }
-}
 
-impl Settings {
     /// The topology that the settings name, if they name one.
     ///
     /// # Errors
     /// It is wrong: EINVAL; the file cannot be read: what the system says.
-    pub fn load_topology(&self) -> Result<Option<Arc<Topology>>, SettingError> {
-        let Some(file) = &self.topology else { return Ok(None) };
+    pub fn of(settings: &Settings) -> Result<Option<Arc<Topology>>, SettingError> {
+        let Some(file) = &settings.topology else { return Ok(None) };
         let refused = |(problem, errno): (String, i32)| {
             SettingError::new(TOPOLOGY, file.to_string_lossy(), problem).with_errno(errno)
         };

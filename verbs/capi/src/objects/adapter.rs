@@ -29,7 +29,7 @@ use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
-use pumice_device::port::Link;
+use pumice_device::port::{Link, Topology};
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{Log, MAX_DEVICES, Settings};
 use pumice_device::shuffle::ShuffleOptions;
@@ -102,7 +102,7 @@ impl Adapter {
             tag: Some(tag),
             shuffle: settings.shuffle.map(|seed| ShuffleOptions { seed, placement: profile.placement }),
             link: Link::of(&description.link),
-            topology: settings.load_topology()?,
+            topology: Topology::of(settings)?,
             capture: capture::source(settings, device),
             trace: trace::source(settings, device),
             hca: config,

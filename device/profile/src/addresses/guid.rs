@@ -25,7 +25,7 @@ pub fn node_guid(interfaces: &[Interface], gids: &[GidEntry]) -> [u8; 8] {
 
 /// A node GUID for an adapter that is given none: the same in all processes that have its first
 /// address, made as from a locally administered MAC address.
-pub(crate) fn default_guid(gids: &[GidEntry]) -> u64 {
+pub fn default_guid(gids: &[GidEntry]) -> u64 {
     let gid = gids.first().map_or(Gid::ZERO, |entry| entry.gid);
     let mut hasher = FnvHasher::default();
     hasher.write(&gid.0);

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use super::*;
-use crate::profile::{BUILT_IN, Speed};
 use crate::settings::{DEVICE, LinkSettings};
+use crate::{BUILT_IN, Speed};
 
 fn interface(index: u32, name: &str, address: &str) -> Interface {
     let address: IpAddr = address.parse().unwrap();

@@ -4,6 +4,13 @@
 //! everything there is to say. Built in are `default`, `rxe`, `connectx`, with eight devices `dgx-h100`, with
 //! two `laptop`, and with two ports `two-port`.
 
+// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
+pub mod addresses;
 mod bounds;
 mod capability;
 mod congestion;
@@ -12,6 +19,7 @@ mod device;
 mod devices;
 mod port;
 mod reading;
+pub mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -23,4 +31,4 @@ pub use device::{DevicePortProfile, DeviceProfile};
 pub use devices::{DeviceDescription, PortDescription};
 pub use port::{PortProfile, Speed, Width};
 pub use reading::BUILT_IN;
-pub(crate) use reading::sentence;
+pub use reading::sentence;

@@ -24,7 +24,7 @@ const GROUPS: u32 = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP
 const MOST_MESSAGES: usize = 1024;
 
 /// The socket, and what lists the addresses.
-pub(crate) struct AddressWatch {
+pub struct AddressWatch {
     socket: OwnedFd,
     source: GidSource,
     /// The addresses were not listed yet: the socket does not tell what changed before it was opened.
@@ -36,7 +36,7 @@ impl AddressWatch {
     ///
     /// # Errors
     /// What socket(2) and bind(2) say; a sandbox may forbid them.
-    pub(crate) fn new(source: GidSource) -> io::Result<AddressWatch> {
+    pub fn new(source: GidSource) -> io::Result<AddressWatch> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // No protocol: NETLINK_ROUTE is 0.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
@@ -45,12 +45,12 @@ impl AddressWatch {
     }
 
     /// Readable when something may have changed.
-    pub(crate) fn descriptor(&self) -> RawFd {
+    pub fn descriptor(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
     /// The addresses now, if something may have changed since the last call; at the first call in any case.
-    pub(crate) fn changed(&mut self) -> Option<Vec<GidEntry>> {
+    pub fn changed(&mut self) -> Option<Vec<GidEntry>> {
         let told = self.drain();
         if mem::take(&mut self.fresh) || told { whole(|| (self.source)()) } else { None }
     }

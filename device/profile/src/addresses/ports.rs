@@ -9,7 +9,7 @@ use pumice_transport::types::{Gid, Mtu};
 
 use crate::addresses::gid_table::{GidEntry, GidTable};
 use crate::addresses::pkey_table::PkeyTable;
-pub(crate) use pumice_faults::MAX_PORTS;
+pub use pumice_faults::MAX_PORTS;
 use pumice_ground::error::ResourceError;
 use pumice_ground::link_rate::{Speed, Width};
 
@@ -25,11 +25,11 @@ pub struct DevicePort {
     /// Longest path MTU.
     active_mtu: Mtu,
     /// It is down by a fault plan.
-    pub(crate) is_down: bool,
+    pub is_down: bool,
     /// A fault plan has pulled its cable.
-    pub(crate) is_cable_out: bool,
+    pub is_cable_out: bool,
     /// Rate of a lane and lanes, where a fault plan has changed them.
-    pub(crate) changed_rate: (Option<Speed>, Option<Width>),
+    pub changed_rate: (Option<Speed>, Option<Width>),
 }
 
 impl DevicePort {
@@ -65,13 +65,13 @@ impl DevicePort {
     }
 
     /// This is its longest path MTU, not what its interface carries.
-    pub(crate) fn choose_mtu(&mut self, mtu: Option<Mtu>) {
+    pub fn choose_mtu(&mut self, mtu: Option<Mtu>) {
         self.chosen_mtu = mtu;
         self.active_mtu = mtu.unwrap_or(self.active_mtu);
     }
 
     /// What the interfaces of its addresses carry may have changed.
-    pub(crate) fn follow_mtu(&mut self) {
+    pub fn follow_mtu(&mut self) {
         let first = self.gids.iter().next().map(|(_, entry)| entry.mtu);
         self.active_mtu = self.chosen_mtu.or(first).unwrap_or(self.active_mtu);
     }
@@ -112,7 +112,7 @@ impl Ports {
     }
 
     /// One port more, as far as there may be one.
-    pub(crate) fn push(&mut self, port: DevicePort) {
+    pub fn push(&mut self, port: DevicePort) {
         if self.0.len() < MAX_PORTS {
             self.0.push(port);
         }
@@ -125,7 +125,7 @@ impl Ports {
 
     /// Whether there is more than one.
     #[inline]
-    pub(crate) fn are_several(&self) -> bool {
+    pub fn are_several(&self) -> bool {
         self.0.len() > 1
     }
 
@@ -146,17 +146,17 @@ impl Ports {
     }
 
     /// The port with a number, if there is one.
-    pub(crate) fn get_mut(&mut self, port_num: u8) -> Option<&mut DevicePort> {
+    pub fn get_mut(&mut self, port_num: u8) -> Option<&mut DevicePort> {
         self.0.get_mut(usize::from(port_num).checked_sub(1)?)
     }
 
     /// The longest path MTU of any.
-    pub(crate) fn longest_mtu(&self) -> Mtu {
+    pub fn longest_mtu(&self) -> Mtu {
         self.0.iter().map(|port| port.active_mtu).max().unwrap_or(Mtu::Mtu256)
     }
 
     /// All of them with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &DevicePort)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &DevicePort)> {
         (1..).zip(&self.0)
     }
 
@@ -171,7 +171,7 @@ impl Ports {
     }
 
     /// The port that has an address.
-    pub(crate) fn number_of(&self, address: IpAddr) -> Option<u8> {
+    pub fn number_of(&self, address: IpAddr) -> Option<u8> {
         self.iter().find(|(_, port)| port.has(address)).map(|(number, _)| number)
     }
 
@@ -179,7 +179,7 @@ impl Ports {
     ///
     /// # Errors
     /// `NoMemory`: the table is full. `Invalid`: there is no such port.
-    pub(crate) fn add(&mut self, entry: GidEntry) -> Result<bool, ResourceError> {
+    pub fn add(&mut self, entry: GidEntry) -> Result<bool, ResourceError> {
         self.require(entry.port_num)?;
         self.get_mut(entry.port_num).map_or(Ok(false), |port| port.gids.add(entry))
     }

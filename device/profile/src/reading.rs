@@ -69,7 +69,7 @@ impl Settings {
 }
 
 /// What is wrong in which line, on one line itself.
-pub(crate) fn sentence(error: &toml::de::Error, text: &str) -> String {
+pub fn sentence(error: &toml::de::Error, text: &str) -> String {
     let message = error.message().trim().replace('\n', ", ");
     match error.span().and_then(|span| text.get(..span.start)) {
         Some(before) => format!("line {}: {message}", before.matches('\n').count() + 1),
