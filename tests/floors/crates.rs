@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 16] = [
+pub(super) const PACKAGES: [&str; 17] = [
     "",
     "transport",
     "device/calls",
@@ -13,6 +13,7 @@ pub(super) const PACKAGES: [&str; 16] = [
     "device/faults",
     "device/events",
     "device/profile",
+    "device/objects",
     "device",
     "verbs",
     "verbs/perf",

@@ -8,13 +8,14 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 8] = [
+const FLOORS: [(&str, &str); 9] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
     ("device/ground", "pumice-ground"),
     ("device/faults", "pumice-faults"),
     ("device/events", "pumice-events"),
     ("device/profile", "pumice-profile"),
+    ("device/objects", "pumice-objects"),
     ("device", "pumice-device"),
     ("verbs", "pumice-verbs"),
 ];

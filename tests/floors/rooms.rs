@@ -83,13 +83,18 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
+        folder: "device/objects/src",
+        rooms: &[
+            room("objects", &["*"], "completion queues, receive queues, events: what programs hold"),
+            room("memory", &["memory/"], "registered memory, its keys and its checks"),
+        ],
+    },
+    House {
         folder: "device/src",
         rooms: &[
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
             room("trace", &["trace/"], "what happened, as a file"),
             room("check", &["check/"], "what programs do wrong"),
-            room("objects", &["objects/"], "completion queues, receive queues, events: what programs hold"),
-            room("memory", &["memory/"], "registered memory, its keys and its checks"),
             room("port", &["port/"], "where packets leave and arrive, and what wraps that"),
             room("gsi", &["gsi/"], "queue pair 1: connection management beside the data path"),
             room(

@@ -8,7 +8,7 @@ use super::tree::{read, sources};
 /// memory, and the C ABI. A name that ends in `/` covers the folder.
 const UNSAFE_ALLOWED: &[&str] = &[
     // Application memory.
-    "device/src/memory/",
+    "device/objects/src/memory/",
     // System calls.
     "device/ground/src/system/cancellation.rs",
     "device/ground/src/system/fault_guard/",

@@ -11,13 +11,13 @@ use pumice_ground::error::ResourceError;
 use pumice_ground::system::event_fd::EventFd;
 use pumice_ground::system::lineage::Generation;
 use pumice_ground::system::wait::wait_readable;
+use pumice_objects::armed_queues::ArmedQueues;
+use pumice_objects::async_event::AsyncEventQueue;
+use pumice_objects::completion_channel::{CompletionChannel, CqEvent};
 
 use super::handover::Handover;
 use super::policy::{EmptyPoll, FOREVER_NS, Left, Yielded};
 use crate::engine::{Acknowledge, Engine};
-use crate::objects::armed_queues::ArmedQueues;
-use crate::objects::async_event::AsyncEventQueue;
-use crate::objects::completion_channel::{CompletionChannel, CqEvent};
 use crate::resources::{MappingCheckPolicy, Presence};
 
 pub(crate) struct Core {

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use pumice_objects::completion_queue::CompletionQueue;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
 use crate::hca::{CqSetup, Hca, QpInit};
-use crate::objects::completion_queue::CompletionQueue;
 use crate::port::FabricConfig;
 use crate::world::World;
 

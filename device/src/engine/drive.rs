@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pumice_events::counters::Counters;
 use pumice_faults::Faults;
+use pumice_objects::memory::MappingCheck;
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{Progress, QueuePair, Urgency};
 use pumice_transport::types::QpType;
@@ -18,7 +19,6 @@ use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
 use crate::gsi::Gsi;
-use crate::memory::MappingCheck;
 use crate::port::{Peer, Port};
 use crate::resources::{MappingCheckPolicy, Resources};
 use crate::xrc::SharedTargets;

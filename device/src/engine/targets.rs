@@ -2,12 +2,12 @@
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
+use pumice_objects::memory::MappingCheck;
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
 use super::entries::Entries;
-use crate::memory::MappingCheck;
 use crate::xrc::{Sharing, Unavailable};
 
 impl Engine {

@@ -4,11 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use pumice_ground::error::ResourceError;
+use pumice_objects::event_account::EventAccount;
+use pumice_objects::event_queue::EventQueue;
 use pumice_transport::cm::{Event, ListenerId};
 use pumice_transport::mad::CommId;
-
-use crate::objects::event_account::EventAccount;
-use crate::objects::event_queue::EventQueue;
 
 /// Events of connections, in order. The descriptor is readable while there are any.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use pumice_events::{Event, Topics};
 use pumice_faults::{Faults, RejData};
+use pumice_objects::address_handle;
 use pumice_profile::addresses::ports::Ports;
 use pumice_transport::cm::{Cm, MadOut};
 use pumice_transport::host::{Counter, Transmit};
@@ -19,7 +20,6 @@ use super::agent::Gsi;
 use super::detained::forward;
 use super::early::EarlyRequests;
 use super::envelope::{self, Inbound, PACKET_BYTES};
-use crate::objects::address_handle;
 use crate::port::{Forwarded, Port};
 
 impl Gsi {

@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_lost_device_refuses_all_but_its_events() {
-        use crate::objects::async_event::AsyncElement;
+        use pumice_objects::async_event::AsyncElement;
         let (gate, watch, _) = gate(None);
         assert!(gate.lets_pass() && gate.enter(Call::ibv_alloc_pd, || None).refused.is_none());
         let (event, element) = (AsyncEventType::DeviceFatal, AsyncElement::Device);

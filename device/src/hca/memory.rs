@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use pumice_ground::table::Handle;
+use pumice_objects::memory::{
+    Advice, DeviceMemory, FileMapping, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
+};
 use pumice_transport::types::{Access, Sge};
 
 use super::{Hca, HcaError};
-use crate::memory::{
-    Advice, DeviceMemory, FileMapping, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
-};
 
 impl Hca {
     /// Registers `length` bytes at `address` of this process; peers and scatter/gather elements call

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
+use pumice_objects::completion_queue::CompletionQueue;
+use pumice_objects::srq::{SrqAttributes, SrqChange};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_profile::addresses::multicast::{Attached, Detached};
 use pumice_transport::path::Path;
@@ -11,8 +13,6 @@ use pumice_transport::types::{AddressVector, Gid, QpType, RecvRequest};
 use pumice_transport::wire::{Qpn, source_port};
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
-use crate::objects::completion_queue::CompletionQueue;
-use crate::objects::srq::{SrqAttributes, SrqChange};
 
 impl Hca {
     /// Makes a protection domain.

@@ -4,10 +4,10 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 
 use pumice_ground::table::Handle;
+use pumice_objects::memory::RegionKeys;
 use pumice_transport::types::{Access, RemoteTarget, Sge};
 
 use super::{Hca, HcaError};
-use crate::memory::RegionKeys;
 
 /// Zeroed, 8-byte aligned memory and its registration. What the device does to registered memory it
 /// does under the engine's lock; reading and writing here take the same lock, so no access is torn.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_objects::completion_channel::{CompletionChannel, CqEvent};
+use pumice_objects::completion_queue::CompletionQueue;
+
 use super::Hca;
-use crate::objects::completion_channel::{CompletionChannel, CqEvent};
-use crate::objects::completion_queue::CompletionQueue;
 
 impl Hca {
     /// Arms a completion queue: one event on its channel at the next completion (with

@@ -1,12 +1,12 @@
 //! When what a shuffled schedule puts off is put off, and when it is done.
 
+use pumice_objects::memory::MappingCheck;
 use pumice_transport::host::{MemoryError, QpContext};
 use pumice_transport::types::{Sge, WcStatus};
 
 use super::late::{Cut, Item, Target, local_ranges};
 use super::made::Made;
 use super::tables::Resources;
-use crate::memory::MappingCheck;
 
 impl Resources {
     /// Whether something was put off. Then no response leaves.

@@ -1,13 +1,13 @@
 //! Raw packet queue pairs: what their protocol sees of Ethernet.
 
 use pumice_ground::error::ResourceError;
+use pumice_objects::memory::MappingCheck;
 use pumice_transport::host::{FrameData, FrameError, QpContext};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::tables::Resources;
 use crate::ethernet::Ethernet;
-use crate::memory::MappingCheck;
 
 impl Resources {
     /// Sends a frame of a raw packet queue pair.

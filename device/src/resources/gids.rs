@@ -1,5 +1,6 @@
 //! The addresses of a device's ports.
 
+use pumice_objects::async_event::AsyncElement;
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_profile::addresses::ports::DevicePort;
 use pumice_transport::host::Counter;
@@ -8,7 +9,6 @@ use pumice_transport::types::{AsyncEventType, Gid};
 use pumice_transport::wire::{Packet, Qpn};
 
 use super::tables::Resources;
-use crate::objects::async_event::AsyncElement;
 
 impl Resources {
     /// Makes the addresses of the ports these, each at the port that it names, and says of each port so if

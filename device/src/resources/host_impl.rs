@@ -5,6 +5,10 @@ use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 use pumice_events::{Event, Topics};
+use pumice_objects::async_event::AsyncElement;
+use pumice_objects::completion_queue::Pushed;
+use pumice_objects::memory::MappingCheck;
+use pumice_objects::srq::{Srq, Taken};
 use pumice_transport::event::{Departure, QpEvent, Topic};
 use pumice_transport::host::{
     Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey,
@@ -18,10 +22,6 @@ use pumice_transport::wire::Packet;
 use super::late::Target;
 use super::made::Made;
 use super::tables::{Receives, Resources};
-use crate::memory::MappingCheck;
-use crate::objects::async_event::AsyncElement;
-use crate::objects::completion_queue::Pushed;
-use crate::objects::srq::{Srq, Taken};
 
 /// The device, for one call into the protocol: the call's copies are checked like this.
 pub(crate) struct DeviceHost<'a> {

@@ -7,6 +7,10 @@ use pumice_events::{LogHook, LogSubscriber, Subscribers};
 use pumice_ground::clock::Clock;
 use pumice_ground::limits::Limits;
 use pumice_ground::table::Handle;
+use pumice_objects::async_event::AsyncElement;
+use pumice_objects::completion_queue::CompletionQueue;
+use pumice_objects::memory::MappingCheck;
+use pumice_objects::srq::SrqChange;
 use pumice_transport::host::{Counter, Host as _, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, CqUse, QpCapacity, QpType, RecvRequest, Sge, WcStatus,
@@ -16,10 +20,6 @@ use pumice_transport::wire::{Psn, Qpn};
 
 use super::host_impl::DeviceHost;
 use super::tables::Resources;
-use crate::memory::MappingCheck;
-use crate::objects::async_event::AsyncElement;
-use crate::objects::completion_queue::CompletionQueue;
-use crate::objects::srq::SrqChange;
 use crate::resources::{CqSetup, QpFault, QpSetup, SrqSetup};
 
 struct Device {
@@ -306,7 +306,7 @@ fn a_type_2_window_dies_with_its_queue_pair() {
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
     // SAFETY: the range is never accessed.
     let region = unsafe { device.resources.register_region(device.pd, 0x1000, 8, 0x1000, access) }.unwrap();
-    let window = device.resources.alloc_window(device.pd, crate::memory::WindowType::Type2).unwrap();
+    let window = device.resources.alloc_window(device.pd, pumice_objects::memory::WindowType::Type2).unwrap();
     let cq = device.cq(1);
     let qp = device.qp(QpType::Rc, cq.handle(), cq.handle(), None);
     let bind = WindowBind {

@@ -1,11 +1,11 @@
 //! What a fault plan makes happen to the objects and to the port of a device.
 
 use pumice_ground::link_rate::{Speed, Width};
+use pumice_objects::async_event::AsyncElement;
 use pumice_transport::types::{AsyncEventType, Cause};
 use pumice_transport::wire::Qpn;
 
 use super::tables::{QpFault, Receives, Resources};
-use crate::objects::async_event::AsyncElement;
 
 impl Resources {
     /// A queue pair goes to ERR, with this event.

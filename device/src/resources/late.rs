@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use fnv::FnvHashMap;
 use pumice_faults::shuffle::{Choice, Placement, Shuffle};
+use pumice_objects::memory::{MappingCheck, RegionTable};
 use pumice_transport::host::{MemoryError, QpContext, RemoteKey};
 use pumice_transport::types::{Access, Sge};
 
 use super::made::Made;
-use crate::memory::{MappingCheck, RegionTable};
 
 /// Payload that may wait; more is placed at once.
 const MOST_BYTES: usize = 4 << 20;

@@ -1,9 +1,8 @@
 //! Which copies look first whether registered memory is still mapped.
 
+use pumice_objects::memory::MappingCheck;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::QueuePair;
-
-use crate::memory::MappingCheck;
 
 /// Which copies ask the kernel whether memory is mapped: depends on what the driving thread knows of the
 /// program. All other copies take registered memory to be mapped, because a system call for each would cost

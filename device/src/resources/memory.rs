@@ -5,22 +5,22 @@ use std::sync::Arc;
 use pumice_events::{Event, Topics};
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
-use pumice_transport::types::{Access, Sge};
-
-use super::tables::Resources;
-use crate::memory::{
+use pumice_objects::memory::{
     Advice, DeviceMemory, FileMapping, PageRange, RegionChange, RegionInfo, RegionKeys, WindowKeys,
     WindowType,
 };
+use pumice_transport::types::{Access, Sge};
+
+use super::tables::Resources;
 
 impl Resources {
-    /// Registers memory; see [`register`](crate::memory::RegionTable::register).
+    /// Registers memory; see [`register`](pumice_objects::memory::RegionTable::register).
     ///
     /// # Safety
-    /// As [`register`](crate::memory::RegionTable::register).
+    /// As [`register`](pumice_objects::memory::RegionTable::register).
     ///
     /// # Errors
-    /// As [`register`](crate::memory::RegionTable::register); a stale PD.
+    /// As [`register`](pumice_objects::memory::RegionTable::register); a stale PD.
     pub unsafe fn register_region(
         &mut self,
         pd: Handle,
@@ -40,10 +40,10 @@ impl Resources {
     /// Changes a region; `pd` moves it to another protection domain, and `change.pd` is not used.
     ///
     /// # Safety
-    /// As [`rereg`](crate::memory::RegionTable::rereg).
+    /// As [`rereg`](pumice_objects::memory::RegionTable::rereg).
     ///
     /// # Errors
-    /// As [`rereg`](crate::memory::RegionTable::rereg); a stale PD.
+    /// As [`rereg`](pumice_objects::memory::RegionTable::rereg); a stale PD.
     pub unsafe fn rereg_region(
         &mut self,
         region: Handle,
@@ -67,7 +67,7 @@ impl Resources {
     }
 
     /// Says that a region is of mapped files; see
-    /// [`set_of_files`](crate::memory::RegionTable::set_of_files).
+    /// [`set_of_files`](pumice_objects::memory::RegionTable::set_of_files).
     ///
     /// # Errors
     /// `Invalid`: a stale handle.
@@ -127,7 +127,7 @@ impl Resources {
     }
 
     /// Registers device memory; see
-    /// [`register_device_memory`](crate::memory::RegionTable::register_device_memory).
+    /// [`register_device_memory`](pumice_objects::memory::RegionTable::register_device_memory).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -146,7 +146,7 @@ impl Resources {
         Ok(keys)
     }
 
-    /// Registers a part of a file; see [`register_file`](crate::memory::RegionTable::register_file).
+    /// Registers a part of a file; see [`register_file`](pumice_objects::memory::RegionTable::register_file).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -164,7 +164,7 @@ impl Resources {
         Ok(keys)
     }
 
-    /// Makes a null region; see [`register_nothing`](crate::memory::RegionTable::register_nothing).
+    /// Makes a null region; see [`register_nothing`](pumice_objects::memory::RegionTable::register_nothing).
     ///
     /// # Errors
     /// As there; a stale PD.
@@ -190,7 +190,7 @@ impl Resources {
         Ok((keys, info))
     }
 
-    /// The memory that advice is about; see [`advised`](crate::memory::RegionTable::advised).
+    /// The memory that advice is about; see [`advised`](pumice_objects::memory::RegionTable::advised).
     ///
     /// # Errors
     /// As there; a stale PD.

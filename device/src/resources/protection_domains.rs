@@ -2,12 +2,12 @@
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
+use pumice_objects::address_handle;
 use pumice_transport::path::Path;
 use pumice_transport::types::AddressVector;
 
 use super::tables::{AddressHandle, ProtectionDomain, Resources};
 use super::users::check_unused;
-use crate::objects::address_handle;
 
 impl Resources {
     /// Makes a protection domain.
@@ -74,11 +74,11 @@ mod tests {
     use std::net::IpAddr;
 
     use pumice_ground::limits::Limits;
+    use pumice_objects::memory::{RegionChange, WindowType};
     use pumice_profile::addresses::gid_table::GidEntry;
     use pumice_transport::types::{Access, Gid, Mtu};
 
     use super::*;
-    use crate::memory::{RegionChange, WindowType};
 
     #[test]
     fn a_pd_counts_its_users() {

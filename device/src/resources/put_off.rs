@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use pumice_faults::{CompletionEventFaults, CompletionFaults, Gate, Verdict};
 use pumice_ground::clock::Clock;
+use pumice_objects::paced_events::EventPacer;
 use pumice_transport::host::QpContext;
 
 use super::made::Made;
-use crate::objects::paced_events::EventPacer;
 
 /// Completions that may wait on one device; more come at once.
 const MOST_WAITING: usize = 1 << 16;

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use pumice_events::Event;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
+use pumice_objects::async_event::AsyncElement;
+use pumice_objects::event_account::EventAccount;
+use pumice_objects::memory::MappingCheck;
+use pumice_objects::recv_queue::RecvQueue;
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
@@ -14,10 +18,6 @@ use super::qp_setup::QpSetup;
 use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
 use super::tally::Tally;
 use super::users::cq_use;
-use crate::memory::MappingCheck;
-use crate::objects::async_event::AsyncElement;
-use crate::objects::event_account::EventAccount;
-use crate::objects::recv_queue::RecvQueue;
 use crate::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
 
 /// An attached queue pair.

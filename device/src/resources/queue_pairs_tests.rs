@@ -1,9 +1,9 @@
 //! Attaching and detaching queue pairs.
 
 use pumice_ground::limits::Limits;
+use pumice_objects::memory::MappingCheck;
 
 use super::*;
-use crate::memory::MappingCheck;
 use crate::resources::{CqSetup, SrqSetup};
 
 struct Objects {

@@ -6,15 +6,15 @@ use pumice_events::Event;
 use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::{Handle, check_room};
+use pumice_objects::completion_channel::CompletionChannel;
+use pumice_objects::completion_queue::CompletionQueue;
+use pumice_objects::event_account::EventAccount;
+use pumice_objects::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
 use pumice_transport::event::Topic;
 use pumice_transport::types::RecvRequest;
 
 use super::tables::{CqEntry, NO_OBJECT, Receives, Resources, check_size};
 use super::users::check_unused;
-use crate::objects::completion_channel::CompletionChannel;
-use crate::objects::completion_queue::CompletionQueue;
-use crate::objects::event_account::EventAccount;
-use crate::objects::srq::{Srq, SrqAttributes, SrqChange, XrcSrq};
 
 /// What to make a completion queue of (`ibv_create_cq`).
 #[derive(Debug, Clone, Default)]

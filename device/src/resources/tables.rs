@@ -11,6 +11,12 @@ use pumice_ground::error::ResourceError;
 use pumice_ground::limits::Limits;
 use pumice_ground::object_summary::ObjectSummary;
 use pumice_ground::table::{Handle, Table};
+use pumice_objects::async_event::AsyncEventQueue;
+use pumice_objects::completion_queue::{CompletionQueue, CqCommon};
+use pumice_objects::event_account::EventAccount;
+use pumice_objects::memory::RegionTable;
+use pumice_objects::recv_queue::RecvQueue;
+use pumice_objects::srq::Srq;
 use pumice_profile::addresses::multicast::MulticastGroups;
 use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
@@ -24,12 +30,6 @@ use super::presence::Presence;
 use super::put_off::PutOff;
 use super::tally::Tally;
 use crate::ethernet::Ethernet;
-use crate::memory::RegionTable;
-use crate::objects::async_event::AsyncEventQueue;
-use crate::objects::completion_queue::{CompletionQueue, CqCommon};
-use crate::objects::event_account::EventAccount;
-use crate::objects::recv_queue::RecvQueue;
-use crate::objects::srq::Srq;
 use crate::xrc::XrcDomains;
 
 /// In a [`QpContext`]: there is no such object.

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
+use pumice_objects::async_event::{AsyncElement, AsyncEventQueue};
+use pumice_objects::event_account::EventAccount;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
-
-use crate::objects::async_event::{AsyncElement, AsyncEventQueue};
-use crate::objects::event_account::EventAccount;
 
 /// The registration of a target's creator.
 pub(crate) const CREATOR: u32 = 0;

@@ -69,7 +69,7 @@ impl RegionTable {
     }
 
     /// Regions, without windows.
-    pub(crate) fn region_count(&self) -> usize {
+    pub fn region_count(&self) -> usize {
         self.entries.len() - self.windows as usize
     }
 
@@ -138,7 +138,7 @@ impl RegionTable {
     }
 
     /// The regions and windows of a protection domain, by their keys.
-    pub(crate) fn names_in(&self, pd: u32) -> Vec<String> {
+    pub fn names_in(&self, pd: u32) -> Vec<String> {
         let of_domain = self.entries.iter().filter(|(_, entry)| entry.grant.pd == pd);
         let name = |entry: &Entry| match entry.kind {
             Kind::Region { .. } => format!("memory region of lkey {:#010x}", entry.grant.key),
@@ -193,7 +193,7 @@ impl RegionTable {
     /// Whether a key opens memory that stays mapped, so that a store which is right now is right later. A
     /// page of the program's that goes meanwhile, with the end of a file or because the program unmaps it,
     /// takes the data with it.
-    pub(crate) fn stays_mapped(&self, key: u32) -> bool {
+    pub fn stays_mapped(&self, key: u32) -> bool {
         self.by_key(key).is_some_and(|entry| entry.grant.backing.stays_mapped())
     }
 
@@ -244,7 +244,7 @@ impl RegionTable {
     }
 
     /// The key of a region; 0: a stale handle.
-    pub(crate) fn key_of(&self, handle: Handle) -> u32 {
+    pub fn key_of(&self, handle: Handle) -> u32 {
         self.entries.get(handle).map_or(0, |entry| entry.grant.key)
     }
 }

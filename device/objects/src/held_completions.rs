@@ -60,7 +60,7 @@ pub(super) struct HeldCompletions {
 }
 
 impl HeldCompletions {
-    pub(super) fn new(shuffle: Arc<Shuffle>, ordinal: u32) -> HeldCompletions {
+    pub(crate) fn new(shuffle: Arc<Shuffle>, ordinal: u32) -> HeldCompletions {
         HeldCompletions {
             shuffle,
             ordinal,
@@ -80,7 +80,7 @@ impl HeldCompletions {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub(super) fn reserve(&mut self, depth: usize) -> Result<(), ResourceError> {
+    pub(crate) fn reserve(&mut self, depth: usize) -> Result<(), ResourceError> {
         self.tickets.try_reserve_exact(depth.saturating_sub(self.tickets.len())).map_err(|_| {
             ResourceError::no_memory(format!("a completion queue of {depth} entries; ask for fewer"))
         })
@@ -88,7 +88,7 @@ impl HeldCompletions {
 
     /// A completion was added to the end of the ring. One that is `urgent` and all before it wait no longer.
     /// One that `failed` is not overtaken: what is flushed after it is its consequence.
-    pub(super) fn added(&mut self, of: WorkQueue, qpn: u32, urgent: bool, failed: bool) {
+    pub(crate) fn added(&mut self, of: WorkQueue, qpn: u32, urgent: bool, failed: bool) {
         let (count, _) = self.counts.entry(of).or_insert((0, qpn));
         *count += 1;
         let identity = [self.ordinal.into(), of.ordinal.into(), of.receives.into(), *count];
@@ -178,7 +178,7 @@ impl HeldCompletions {
     }
 
     /// The oldest completion of the ring was overwritten.
-    pub(super) fn overwritten(&mut self) {
+    pub(crate) fn overwritten(&mut self) {
         self.tickets.pop_front();
     }
 
@@ -197,7 +197,7 @@ impl HeldCompletions {
 
     /// The queue pair `qpn` goes or begins anew. The ring keeps the completions for which `keep` says so,
     /// asked from front to back.
-    pub(super) fn retain(&mut self, qpn: u32, mut keep: impl FnMut() -> bool) {
+    pub(crate) fn retain(&mut self, qpn: u32, mut keep: impl FnMut() -> bool) {
         self.counts.retain(|_, (_, of)| *of != qpn);
         self.tickets.retain(|_| keep());
     }

@@ -66,7 +66,7 @@ impl RegionTable {
     ///
     /// # Errors
     /// As [`RegionTable::gather`]; with `write` as [`RegionTable::scatter`].
-    pub(crate) fn places(
+    pub fn places(
         &self,
         pd: u32,
         sges: &[Sge],

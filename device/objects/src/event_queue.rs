@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pumice_ground::error::ResourceError;
 use pumice_ground::system::event_pipe::EventPipe;
 
-use crate::objects::event_account::EventAccount;
+use crate::event_account::EventAccount;
 
 /// Events in order, each charged to an object's [`EventAccount`] when it is taken. The descriptor
 /// is readable exactly while an event is queued: both change under one lock, so of several readers
 /// that wake up, as many get an event as there are events.
 #[derive(Debug)]
-pub(crate) struct EventQueue<E> {
+pub struct EventQueue<E> {
     queued: Mutex<VecDeque<(E, Arc<EventAccount>)>>,
     readable: EventPipe,
     capacity: usize,
@@ -21,12 +21,12 @@ pub(crate) struct EventQueue<E> {
 
 impl<E> EventQueue<E> {
     /// An empty queue for at most `capacity` events.
-    pub(crate) fn new(capacity: usize) -> Result<EventQueue<E>, ResourceError> {
+    pub fn new(capacity: usize) -> Result<EventQueue<E>, ResourceError> {
         Ok(EventQueue { queued: Mutex::new(VecDeque::new()), readable: EventPipe::new()?, capacity })
     }
 
     /// Queues an event; false: the queue is full and the event is lost.
-    pub(crate) fn push(&self, event: E, account: &Arc<EventAccount>) -> bool {
+    pub fn push(&self, event: E, account: &Arc<EventAccount>) -> bool {
         let mut queued = self.lock();
         if queued.len() >= self.capacity {
             return false;
@@ -38,7 +38,7 @@ impl<E> EventQueue<E> {
     }
 
     /// Takes the oldest event; it now waits for its acknowledgement.
-    pub(crate) fn take(&self) -> Option<(E, Arc<EventAccount>)> {
+    pub fn take(&self) -> Option<(E, Arc<EventAccount>)> {
         let mut queued = self.lock();
         let taken = queued.pop_front()?;
         // Before the lock is released: a purge after this sees the event as delivered.
@@ -62,7 +62,7 @@ impl<E> EventQueue<E> {
     }
 
     /// Removes and returns the events that `wanted` chooses, in order.
-    pub(crate) fn remove_where(&self, wanted: impl Fn(&E) -> bool) -> Vec<E> {
+    pub fn remove_where(&self, wanted: impl Fn(&E) -> bool) -> Vec<E> {
         let mut queued = self.lock();
         let mut removed = Vec::new();
         for (event, account) in std::mem::take(&mut *queued) {
@@ -79,7 +79,7 @@ impl<E> EventQueue<E> {
     }
 
     /// Events queued.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.lock().len()
     }
 

@@ -8,8 +8,8 @@ use pumice_events::{Event, Subscribers};
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 
-use crate::objects::event_account::EventAccount;
-use crate::objects::event_queue::EventQueue;
+use crate::event_account::EventAccount;
+use crate::event_queue::EventQueue;
 
 /// An armed CQ fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct CqEvent {
 }
 
 /// A completion channel, shared by any number of CQs. Events come in the order of firing; each is
-/// to be acknowledged at its CQ ([`crate::objects::completion_queue::CompletionQueue::ack_events`]).
+/// to be acknowledged at its CQ ([`crate::completion_queue::CompletionQueue::ack_events`]).
 #[derive(Debug)]
 pub struct CompletionChannel {
     events: EventQueue<CqEvent>,
@@ -86,12 +86,14 @@ impl CompletionChannel {
         self.events.push(event, account);
     }
 
-    pub(crate) fn attach(&self, subscribers: &Arc<Subscribers>) {
+    #[doc(hidden)]
+    pub fn attach(&self, subscribers: &Arc<Subscribers>) {
         self.subscribers.get_or_init(|| Arc::clone(subscribers));
         self.cq_count.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn detach(&self, account: &Arc<EventAccount>) {
+    #[doc(hidden)]
+    pub fn detach(&self, account: &Arc<EventAccount>) {
         self.events.purge(account);
         self.cq_count.fetch_sub(1, Ordering::AcqRel);
     }

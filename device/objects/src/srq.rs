@@ -7,8 +7,8 @@ use pumice_ground::table::Handle;
 use pumice_transport::host::RecvWqe;
 use pumice_transport::types::RecvRequest;
 
-use crate::objects::event_account::EventAccount;
-use crate::objects::recv_queue::RecvQueue;
+use crate::event_account::EventAccount;
+use crate::recv_queue::RecvQueue;
 
 /// What makes a shared receive queue one for XRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,16 +51,17 @@ pub struct Srq {
     xrc: Option<XrcSrq>,
     limit: u32,
     cookie: u64,
-    users: u32,
+    #[doc(hidden)]
+    pub users: u32,
     /// Shared receive queues that were made before.
-    ordinal: u32,
+    pub ordinal: u32,
     failed: bool,
     account: Arc<EventAccount>,
 }
 
 impl Srq {
     /// An empty queue; the caller has checked the sizes against the device's limits.
-    pub(crate) fn new(pd: u32, depth: u32, max_sge: u32, cookie: u64, xrc: Option<XrcSrq>) -> Srq {
+    pub fn new(pd: u32, depth: u32, max_sge: u32, cookie: u64, xrc: Option<XrcSrq>) -> Srq {
         Srq {
             queue: RecvQueue::new(depth, max_sge),
             pd,
@@ -75,22 +76,22 @@ impl Srq {
     }
 
     /// The same, before which so many were made.
-    pub(crate) fn numbered(self, ordinal: u32) -> Srq {
+    pub fn numbered(self, ordinal: u32) -> Srq {
         Srq { ordinal, ..self }
     }
 
     /// Shared receive queues that were made before it.
-    pub(crate) const fn ordinal(&self) -> u32 {
+    pub const fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
     /// It gives and takes nothing any more.
-    pub(crate) const fn fail(&mut self) {
+    pub const fn fail(&mut self) {
         self.failed = true;
     }
 
     /// The limit is disarmed.
-    pub(crate) const fn disarm(&mut self) {
+    pub const fn disarm(&mut self) {
         self.limit = 0;
     }
 
@@ -153,7 +154,7 @@ impl Srq {
     /// # Errors
     /// `Invalid`: a depth above `most_wr`, of 0, below the limit or below what is posted; a limit
     /// above the depth.
-    pub(crate) fn modify(&mut self, change: SrqChange, most_wr: u32) -> Result<(), ResourceError> {
+    pub fn modify(&mut self, change: SrqChange, most_wr: u32) -> Result<(), ResourceError> {
         let depth = change.max_wr.unwrap_or(self.queue.depth());
         if change.max_wr.is_some() && (depth == 0 || depth > most_wr) {
             return Err(ResourceError::invalid(format!("SRQ depth {depth} is not within 1..={most_wr}")));
@@ -182,7 +183,7 @@ impl Srq {
     }
 
     /// Takes the oldest request.
-    pub(crate) fn take(&mut self, into: &mut RecvWqe) -> Taken {
+    pub fn take(&mut self, into: &mut RecvWqe) -> Taken {
         if self.failed || !self.queue.take(into) {
             return Taken::Empty;
         }
@@ -198,22 +199,25 @@ impl Srq {
         Taken::Request
     }
 
-    pub(crate) const fn users(&self) -> u32 {
+    #[doc(hidden)]
+    pub const fn users(&self) -> u32 {
         self.users
     }
 
-    pub(crate) const fn attach(&mut self) {
+    #[doc(hidden)]
+    pub const fn attach(&mut self) {
         self.users += 1;
     }
 
-    pub(crate) const fn detach(&mut self) {
+    #[doc(hidden)]
+    pub const fn detach(&mut self) {
         self.users = self.users.saturating_sub(1);
     }
 }
 
 /// Outcome of taking a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub enum Taken {
     /// Nothing is posted.
     Empty,
     /// A request was taken.

@@ -12,12 +12,12 @@ use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_transport::types::{WcStatus, WorkCompletion};
 
-use crate::objects::armed_queues::ArmedQueues;
-use crate::objects::completion_channel::{CompletionChannel, CqEvent};
-use crate::objects::event_account::EventAccount;
-use crate::objects::held_completions::{HeldCompletions, WorkQueue};
-use crate::objects::paced_events::{EventPacer, Paced, PacedEvents};
-use crate::objects::polled_sends::PolledSends;
+use crate::armed_queues::ArmedQueues;
+use crate::completion_channel::{CompletionChannel, CqEvent};
+use crate::event_account::EventAccount;
+use crate::held_completions::{HeldCompletions, WorkQueue};
+use crate::paced_events::{EventPacer, Paced, PacedEvents};
+use crate::polled_sends::PolledSends;
 
 /// What became of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,17 +37,17 @@ pub enum Pushed {
 
 /// What all completion queues of a device share.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CqCommon {
+pub struct CqCommon {
     /// Send requests that were polled, whose entries are free.
-    pub(crate) polled_sends: Arc<PolledSends>,
+    pub polled_sends: Arc<PolledSends>,
     /// How many queues are armed.
-    pub(crate) armed: Arc<ArmedQueues>,
+    pub armed: Arc<ArmedQueues>,
     /// Who listens to events.
-    pub(crate) events: Arc<Subscribers>,
+    pub events: Arc<Subscribers>,
     /// Draws what the specification leaves open, if that is wanted.
-    pub(crate) shuffle: Option<Arc<Shuffle>>,
+    pub shuffle: Option<Arc<Shuffle>>,
     /// Puts events off, if a fault plan says so.
-    pub(crate) pacer: Option<EventPacer>,
+    pub pacer: Option<EventPacer>,
 }
 
 /// A completion queue. The engine adds; the application polls and arms, without the engine's lock.
@@ -83,7 +83,7 @@ struct State {
     /// What a shuffled queue knows about the ring.
     held: Option<Box<HeldCompletions>>,
     /// Completions that made an event.
-    events: u64,
+    pub events: u64,
     /// What a fault plan does to events.
     paced: Option<Box<PacedEvents>>,
     /// Of a queue that loses its oldest completion where another one fails.
@@ -97,7 +97,7 @@ struct Lost {
     /// completion of the send queue frees them, as adapters free all entries up to that of a completion.
     released: FnvHashMap<u32, u32>,
     /// There was one.
-    is_told: bool,
+    pub is_told: bool,
 }
 
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// `NoMemory`: there is none for the ring.
-    pub(crate) fn new(
+    pub fn new(
         handle: Handle,
         depth: u32,
         cookie: u64,
@@ -163,7 +163,7 @@ impl CompletionQueue {
 
     /// The same, which does not fail when it is full: the oldest completion is overwritten
     /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
-    pub(crate) fn overwriting(mut self) -> CompletionQueue {
+    pub fn overwriting(mut self) -> CompletionQueue {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.lost = Some(Box::default());
         self
@@ -173,11 +173,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub(crate) fn shuffled(
-        mut self,
-        shuffle: Arc<Shuffle>,
-        ordinal: u32,
-    ) -> Result<CompletionQueue, ResourceError> {
+    pub fn shuffled(mut self, shuffle: Arc<Shuffle>, ordinal: u32) -> Result<CompletionQueue, ResourceError> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut held = HeldCompletions::new(shuffle, ordinal);
         held.reserve(state.depth)?;
@@ -187,14 +183,14 @@ impl CompletionQueue {
     }
 
     /// From now on a fault plan may put off its events; `ordinal`: of this queue on its device.
-    pub(crate) fn pace(&self, pacer: &EventPacer, ordinal: u32) {
+    pub fn pace(&self, pacer: &EventPacer, ordinal: u32) {
         let paced = || Box::new(PacedEvents::new(pacer.clone(), ordinal));
         self.lock().paced.get_or_insert_with(paced);
     }
 
     /// An event that was put off comes, if its time has come.
     #[cold]
-    pub(crate) fn fire_due(&self, now_ns: u64) {
+    pub fn fire_due(&self, now_ns: u64) {
         let mut state = self.lock();
         if state.paced.as_ref().is_some_and(|paced| paced.is_due(now_ns)) {
             self.fire(&mut state);
@@ -231,7 +227,7 @@ impl CompletionQueue {
 
     /// The next poll finds every completion that came before an event that the program is told of.
     #[cold]
-    pub(crate) fn release_held(&self) {
+    pub fn release_held(&self) {
         if let Some(held) = &mut self.lock().held {
             held.release();
         }
@@ -368,7 +364,7 @@ impl CompletionQueue {
     }
 
     /// It fails as by an overrun.
-    pub(crate) fn fail(&self) {
+    pub fn fail(&self) {
         let mut state = self.lock();
         self.failed.store(true, Ordering::Release);
         if let Some(held) = &mut state.held {
@@ -385,7 +381,7 @@ impl CompletionQueue {
 
     /// As `push`: the completion is of the queue pair with this ordinal.
     #[inline]
-    pub(crate) fn push_of(
+    pub fn push_of(
         &self,
         ordinal: u32,
         completion: WorkCompletion,
@@ -484,7 +480,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// `Invalid`: more than `depth` completions wait to be polled. `NoMemory`: there is none.
-    pub(crate) fn resize(&self, depth: u32) -> Result<(), ResourceError> {
+    pub fn resize(&self, depth: u32) -> Result<(), ResourceError> {
         let mut state = self.lock();
         let waiting = state.ring.len();
         //= man:ibv_resize_cq
@@ -505,7 +501,7 @@ impl CompletionQueue {
     }
 
     /// Removes the unpolled completions of a queue pair, which was destroyed or reset.
-    pub(crate) fn remove_of(&self, qpn: u32) {
+    pub fn remove_of(&self, qpn: u32) {
         let mut state = self.lock();
         state.remove_of(qpn);
         state.solicited &= !state.ring.is_empty();
@@ -513,7 +509,7 @@ impl CompletionQueue {
     }
 
     /// The queue is destroyed: events that no thread has taken vanish.
-    pub(crate) fn detach_channel(&self) {
+    pub fn detach_channel(&self) {
         self.disarm(&mut self.lock());
         if let Some(channel) = &self.channel {
             //= statement:35

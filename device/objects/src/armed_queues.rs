@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of armed completion queues, shared by all queues of a device and its background thread.
 #[derive(Debug, Default)]
-pub(crate) struct ArmedQueues(AtomicU32);
+pub struct ArmedQueues(AtomicU32);
 
 impl ArmedQueues {
     /// One more queue is armed.
@@ -22,7 +22,7 @@ impl ArmedQueues {
     }
 
     /// Whether a queue is armed.
-    pub(crate) fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
 }

@@ -9,18 +9,20 @@ use pumice_ground::clock::Clock;
 
 /// What puts off events of completion queues, for all queues of a device.
 #[derive(Debug, Clone)]
-pub(crate) struct EventPacer {
-    pub(crate) faults: Arc<CompletionEventFaults>,
-    pub(crate) clock: Clock,
+pub struct EventPacer {
+    #[doc(hidden)]
+    pub faults: Arc<CompletionEventFaults>,
+    #[doc(hidden)]
+    pub clock: Clock,
 }
 
 /// The events of one completion queue.
 #[derive(Debug)]
 pub(super) struct PacedEvents {
-    pacer: EventPacer,
+    pub pacer: EventPacer,
     /// The ordinal of the completion queue on its device.
-    ordinal: u32,
-    counts: CompletionEventCounts,
+    pub ordinal: u32,
+    pub counts: CompletionEventCounts,
     waiting: Option<Waiting>,
 }
 
@@ -28,16 +30,16 @@ pub(super) struct PacedEvents {
 #[derive(Debug)]
 struct Waiting {
     /// For so many completions.
-    more: u32,
+    pub more: u32,
     /// Not longer than until then.
-    due_ns: u64,
+    pub due_ns: u64,
     /// And at least until then.
-    from_ns: u64,
+    pub from_ns: u64,
 }
 
 /// What becomes of an event that a completion makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paced {
+pub enum Paced {
     /// It comes now.
     Now,
     /// It comes then, or before.
@@ -47,17 +49,17 @@ pub(super) enum Paced {
 }
 
 impl PacedEvents {
-    pub(super) fn new(pacer: EventPacer, ordinal: u32) -> PacedEvents {
+    pub(crate) fn new(pacer: EventPacer, ordinal: u32) -> PacedEvents {
         PacedEvents { pacer, ordinal, counts: CompletionEventCounts::default(), waiting: None }
     }
 
     /// Whether an event waits.
-    pub(super) const fn is_waiting(&self) -> bool {
+    pub(crate) const fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
 
     /// A completion came for which the queue is armed: its event is the `nth` of the queue, from 1.
-    pub(super) fn completed(&mut self, nth: u64, events: &Subscribers) -> Paced {
+    pub(crate) fn completed(&mut self, nth: u64, events: &Subscribers) -> Paced {
         if let Some(waiting) = &mut self.waiting {
             waiting.more = waiting.more.saturating_sub(1);
             return if waiting.more > 0 {
@@ -84,7 +86,7 @@ impl PacedEvents {
     }
 
     /// Whether an event waits whose time has come.
-    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         self.waiting.as_ref().is_some_and(|waiting| waiting.due_ns <= now_ns)
     }
 

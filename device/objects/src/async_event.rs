@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_transport::types::AsyncEventType;
 
-use crate::objects::event_account::EventAccount;
-use crate::objects::event_queue::EventQueue;
+use crate::event_account::EventAccount;
+use crate::event_queue::EventQueue;
 use pumice_ground::error::ResourceError;
 
 pub use pumice_events::AsyncElement;
