@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use pumice_events::{Event, Subscriber, Topics};
+use pumice_ports::gsi::{CmChannel, ServiceEntry};
+use pumice_ports::{FabricConfig, GsoBatch, Port};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event as CmEvent, MadRoute, Place, Served,
@@ -14,9 +16,7 @@ use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::{Bth, Headers, Opcode, Psn, Qpn, icrc};
 
-use crate::gsi::{CmChannel, ServiceEntry};
 use crate::hca::{Hca, HcaConfig};
-use crate::port::{FabricConfig, GsoBatch, Port};
 use crate::world::World;
 
 const SECOND_NS: u64 = 1_000_000_000;

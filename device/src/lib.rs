@@ -12,7 +12,7 @@ pub mod check;
 pub use pumice_events::counters;
 mod driver;
 mod engine;
-pub mod ethernet;
+pub use pumice_ports::ethernet;
 #[cfg(test)]
 mod event_tests;
 pub use pumice_events as event;
@@ -20,13 +20,13 @@ pub use pumice_faults as faults;
 #[doc(hidden)]
 pub mod fuzzing;
 pub use pumice_ground as ground;
-pub mod gsi;
+pub use pumice_ports::gsi;
 pub mod hca;
 pub use pumice_events::inspect;
 pub use pumice_objects as objects;
 pub use pumice_objects::memory;
 pub mod opening;
-pub mod port;
+pub use pumice_ports as port;
 pub use pumice_profile as profile;
 pub mod resources;
 pub use pumice_profile::settings;

@@ -16,14 +16,14 @@ use pumice_faults::shuffle::{Shuffle, ShuffleOptions};
 use pumice_faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use pumice_ground::clock::Clock;
 use pumice_ground::system::output_file::{OutputFile, on_standard_error};
+use pumice_ports::{
+    CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,
+    UdpConfig, UdpPort, whole_blocks,
+};
 use pumice_profile::settings::Wire;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
-use crate::port::{
-    CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,
-    UdpConfig, UdpPort, whole_blocks,
-};
 use crate::share::{ShareConfig, ShareError, SharedPort, switches};
 use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
 use crate::world::World;

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use pumice_ground::clock::{Clock, VirtualTime};
+use pumice_ports::{Fabric, FabricConfig, Port, SimPort};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_transport::types::Mtu;
 
 use crate::hca::{Hca, HcaConfig, HcaError};
-use crate::port::{Fabric, FabricConfig, Port, SimPort};
 
 /// A fabric, the HCAs on it, and the time they share. Nothing happens except in [`World::step`], so a
 /// run is a function of what is done and of the fabric's seed.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 17] = [
+pub(super) const PACKAGES: [&str; 18] = [
     "",
     "transport",
     "device/calls",
@@ -14,6 +14,7 @@ pub(super) const PACKAGES: [&str; 17] = [
     "device/events",
     "device/profile",
     "device/objects",
+    "device/ports",
     "device",
     "verbs",
     "verbs/perf",

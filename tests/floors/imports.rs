@@ -8,7 +8,7 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 9] = [
+const FLOORS: [(&str, &str); 10] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
     ("device/ground", "pumice-ground"),
@@ -16,6 +16,7 @@ const FLOORS: [(&str, &str); 9] = [
     ("device/events", "pumice-events"),
     ("device/profile", "pumice-profile"),
     ("device/objects", "pumice-objects"),
+    ("device/ports", "pumice-ports"),
     ("device", "pumice-device"),
     ("verbs", "pumice-verbs"),
 ];

@@ -90,18 +90,23 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
-        folder: "device/src",
+        folder: "device/ports/src",
         rooms: &[
-            room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
-            room("trace", &["trace/"], "what happened, as a file"),
-            room("check", &["check/"], "what programs do wrong"),
-            room("port", &["port/"], "where packets leave and arrive, and what wraps that"),
+            room("port", &["*"], "where packets leave and arrive, and what wraps that"),
             room("gsi", &["gsi/"], "queue pair 1: connection management beside the data path"),
             room(
                 "ethernet",
                 &["ethernet/"],
                 "frames of raw packet queue pairs, and the rules that steer them",
             ),
+        ],
+    },
+    House {
+        folder: "device/src",
+        rooms: &[
+            room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
+            room("trace", &["trace/"], "what happened, as a file"),
+            room("check", &["check/"], "what programs do wrong"),
             room("share", &["share/"], "several processes with one address"),
             room("xrc", &["xrc/"], "XRC targets that are several processes"),
             room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),

@@ -18,7 +18,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "device/ground/src/system/system_call.rs",
     "device/ground/src/system/unsignalled.rs",
     "device/ground/src/system/wait.rs",
-    "device/src/port/",
+    "device/ports/src/",
     "device/src/share/datagram.rs",
     // Tests only: from deep in the code under test to the coroutine that runs it.
     "device/src/share/simulation/world.rs",

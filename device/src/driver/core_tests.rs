@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pumice_objects::completion_queue::CompletionQueue;
+use pumice_ports::FabricConfig;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
 use crate::hca::{CqSetup, Hca, QpInit};
-use crate::port::FabricConfig;
 use crate::world::World;
 
 fn side(world: &mut World, address: &str) -> (Arc<Hca>, Arc<CompletionQueue>, Qpn) {

@@ -5,13 +5,12 @@
 //! processes, because the kernel steers the batch by its first packet.
 
 use pumice_events::counters::Counters;
+use pumice_ports::gsi::MadSink;
+use pumice_ports::{GsoBatch, PacketCost, Peer, Port, PortLimits, TransmitError};
 use pumice_transport::host::{Counter, Transmit};
 use pumice_transport::path::Path;
 use pumice_transport::types::Fate;
 use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
-
-use crate::gsi::MadSink;
-use crate::port::{GsoBatch, PacketCost, Peer, Port, PortLimits, TransmitError};
 
 impl MadSink for Sink<'_> {
     fn count(&mut self, counter: Counter) {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::port::{PacketCost, Peer, PortLimits};
+use pumice_ports::{PacketCost, Peer, PortLimits};
 
 /// Full packets of `mtu_bytes` that half of a peer's receive buffer holds: the most that one READ request may
 /// ask for.

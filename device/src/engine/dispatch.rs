@@ -4,6 +4,8 @@ use std::iter::Enumerate;
 use std::slice::Chunks;
 
 use pumice_objects::memory::MappingCheck;
+use pumice_ports::Received;
+use pumice_ports::gsi::{self, Gsi};
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::{Cause, DropReason, Gid};
@@ -11,8 +13,6 @@ use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Service, Ve
 
 use super::entries::Entries;
 use super::schedule::Ready;
-use crate::gsi::{self, Gsi};
-use crate::port::Received;
 use crate::resources::{MappingCheckPolicy, Resources};
 use crate::xrc::{SharedTargets, Unavailable};
 

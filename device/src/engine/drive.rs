@@ -5,6 +5,8 @@ use std::sync::Arc;
 use pumice_events::counters::Counters;
 use pumice_faults::Faults;
 use pumice_objects::memory::MappingCheck;
+use pumice_ports::gsi::Gsi;
+use pumice_ports::{Peer, Port};
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{Progress, QueuePair, Urgency};
 use pumice_transport::types::QpType;
@@ -18,8 +20,6 @@ use super::plight::Plight;
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
-use crate::gsi::Gsi;
-use crate::port::{Peer, Port};
 use crate::resources::{MappingCheckPolicy, Resources};
 use crate::xrc::SharedTargets;
 

@@ -2,8 +2,9 @@
 
 use std::os::fd::RawFd;
 
+use pumice_ports::ethernet::Ethernet;
+
 use super::drive::Engine;
-use crate::ethernet::Ethernet;
 use crate::resources::MappingCheckPolicy;
 
 /// Frames that one call takes before packets get a turn.

@@ -3,12 +3,12 @@
 use pumice_faults::calls::CallKey;
 use pumice_faults::{FIRST_PORT, Faults, Incident};
 use pumice_objects::async_event::AsyncElement;
+use pumice_ports::{LinkChange, PortCondition};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
 use super::Engine;
-use crate::port::{LinkChange, PortCondition};
 
 impl Engine {
     /// What is due happens. Then the queue pairs go on that stood still for it.

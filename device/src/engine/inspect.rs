@@ -2,11 +2,11 @@
 
 use pumice_events::inspect::{Cursor, List, Page, PeerView, QpView, Totals, Writer};
 use pumice_faults::live::LiveOrder;
+use pumice_ports::{Peer, PeerMedium};
 use pumice_transport::qp::Figures;
 
 use super::Engine;
 use super::queue_pairs::QpEntry;
-use crate::port::{Peer, PeerMedium};
 use crate::resources::NO_OBJECT;
 
 impl Engine {

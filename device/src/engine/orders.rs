@@ -3,10 +3,10 @@
 use pumice_events::inspect::Question;
 use pumice_faults::Moment;
 use pumice_faults::live::{LiveAnswer, LiveOrder};
+use pumice_ports::{FaultPort, Link, LinkPort, Nowhere, Port as _};
 use pumice_transport::host::Counter;
 
 use super::Engine;
-use crate::port::{FaultPort, Link, LinkPort, Nowhere, Port as _};
 
 impl Engine {
     /// Obeys the orders that have come.

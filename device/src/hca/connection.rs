@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+use pumice_ports::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmError, ConnectParams, Event, ListenerId, QpParameters, RejectParams,
     ResolveParams, Served, SidrReply, State,
@@ -14,7 +15,6 @@ use pumice_transport::types::Gid;
 
 use super::Hca;
 use crate::engine::{Acknowledge, Engine};
-use crate::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
 use crate::resources::MappingCheckPolicy;
 
 impl Hca {

@@ -1,13 +1,13 @@
 //! Raw packet queue pairs and the flow rules that steer frames to them.
 
 use pumice_ground::error::ResourceError;
+use pumice_ports::ethernet::{Ethernet, FlowRule, Spread};
+use pumice_ports::{FrameWire, PacketSocket, PacketSocketError};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
 use crate::engine::Engine;
-use crate::ethernet::{Ethernet, FlowRule, Spread};
-use crate::port::{FrameWire, PacketSocket, PacketSocketError};
 
 impl Hca {
     /// Adds a rule: what fits it comes to this raw packet queue pair. The result names the rule.

@@ -27,8 +27,6 @@ use pumice_transport::wire::ProcessIndex;
 
 use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
-use crate::gsi::Gsi;
-use crate::port::Port;
 use crate::resources::Resources;
 use pumice_events::counters::Counters;
 use pumice_events::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
@@ -41,6 +39,8 @@ use pumice_ground::limits::Limits;
 use pumice_ground::random::Random;
 use pumice_objects::async_event::AsyncEventQueue;
 use pumice_objects::memory::DeviceMemoryPool;
+use pumice_ports::Port;
+use pumice_ports::gsi::Gsi;
 use pumice_profile::addresses::address_watch::{AddressWatch, GidSource};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_profile::addresses::guid::default_guid;

@@ -101,8 +101,9 @@ impl Drop for OwnedMemory {
 
 #[cfg(test)]
 mod tests {
+    use pumice_ports::FabricConfig;
+
     use super::*;
-    use crate::port::FabricConfig;
     use crate::world::World;
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pumice_ground::error::ResourceError;
 use pumice_objects::address_handle;
+use pumice_ports::{Peer, Port};
 use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 use pumice_transport::path::Path;
@@ -14,7 +15,6 @@ use pumice_transport::types::{AddressVector, Mtu};
 use pumice_transport::wire::{Qpn, source_port};
 
 use crate::engine::{read_limit_packets, window_limit_packets};
-use crate::port::{Peer, Port};
 
 /// What paths of queue pairs are made from.
 pub(super) struct Paths<'a> {

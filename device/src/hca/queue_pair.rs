@@ -4,6 +4,7 @@ use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_objects::completion_queue::CompletionQueue;
 use pumice_objects::memory::MappingCheck;
+use pumice_ports::Peer;
 use pumice_profile::addresses::gid_table::GidTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 use pumice_transport::event::QpEvent;
@@ -15,7 +16,6 @@ use pumice_transport::wire::Qpn;
 use super::paths::{Paths, empty_place};
 use super::{Hca, HcaError, TargetRegistration};
 use crate::engine::{Acknowledge, QpEntry};
-use crate::port::Peer;
 use crate::resources::{MappingCheckPolicy, QpSetup};
 
 /// Checks a change of state and attributes before anything of it is done.

@@ -2,12 +2,12 @@
 
 use pumice_ground::error::ResourceError;
 use pumice_objects::memory::MappingCheck;
+use pumice_ports::ethernet::Ethernet;
 use pumice_transport::host::{FrameData, FrameError, QpContext};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
 use super::tables::Resources;
-use crate::ethernet::Ethernet;
 
 impl Resources {
     /// Sends a frame of a raw packet queue pair.

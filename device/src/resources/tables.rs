@@ -17,6 +17,7 @@ use pumice_objects::event_account::EventAccount;
 use pumice_objects::memory::RegionTable;
 use pumice_objects::recv_queue::RecvQueue;
 use pumice_objects::srq::Srq;
+use pumice_ports::ethernet::Ethernet;
 use pumice_profile::addresses::multicast::MulticastGroups;
 use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
@@ -29,7 +30,6 @@ use super::moment::Moment;
 use super::presence::Presence;
 use super::put_off::PutOff;
 use super::tally::Tally;
-use crate::ethernet::Ethernet;
 use crate::xrc::XrcDomains;
 
 /// In a [`QpContext`]: there is no such object.

@@ -16,13 +16,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pumice_ports::Peer;
 use pumice_transport::wire::{Service, peek};
 
 use super::backlog_table::BacklogTable;
 use super::member_index::MemberIndex;
 use super::neighbours::Neighbours;
 use super::system::{self, File};
-use crate::port::Peer;
 
 /// How long a sender waits for an owner that takes nothing.
 const PATIENCE_NS: u64 = 1_000_000_000;

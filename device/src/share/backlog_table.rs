@@ -5,10 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_ports::Peer;
+
 use super::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
 use super::record;
 use super::system::{self, File, SharedMemory};
-use crate::port::Peer;
 
 /// What senders write and what the owner writes are in cache lines of their own.
 const WORDS_PER_PROCESS: usize = 16;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::port::PortError;
+use pumice_ports::PortError;
 
 /// A socket on the UDP port that is in the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Which packets of a shared port are for this process.
 
+use pumice_ports::Received;
 use pumice_transport::wire::{ProcessIndex, Qpn, peek};
-
-use crate::port::Received;
 
 /// The process indices whose packets are for this process to look at: its own and those that it adopted.
 #[derive(Debug)]

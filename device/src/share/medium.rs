@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
-use crate::port::{Port, UdpPort};
+use pumice_ports::{Port, UdpPort};
 
 /// A port whose socket stands in a group with those of other processes, and whose batches the kernel steers
 /// to one socket of the group.

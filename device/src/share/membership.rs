@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use pumice_ports::Occupant;
 use pumice_transport::wire::ProcessIndex;
 
 use super::member_index::MemberIndex;
@@ -15,7 +16,6 @@ use super::services::{Publisher, Services};
 use super::steering::Targets;
 use super::system::Guard;
 use super::{ShareError, holders, process, steering, system};
-use crate::port::Occupant;
 
 /// How long leaving waits for the registry. A process that gives up leaves the work to the next one that
 /// looks.

@@ -127,12 +127,14 @@ fn make(registries: &Path, record: &str, parent: &Path) -> Result<PathBuf, Share
 
 #[cfg(test)]
 mod tests {
-    use super::super::port::{ShareConfig, SharedPort};
-    use super::*;
-    use crate::port::UdpConfig;
     use std::fs::{self, Permissions};
     use std::net::IpAddr;
     use std::os::unix::fs::PermissionsExt as _;
+
+    use pumice_ports::UdpConfig;
+
+    use super::super::port::{ShareConfig, SharedPort};
+    use super::*;
 
     struct Scene(PathBuf);
 

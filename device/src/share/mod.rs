@@ -28,7 +28,7 @@
 //! **Queue pair 1** belongs to all: a message for a connection is steered by the process index in its
 //! communication id. Requests, which name a service, are steered to the process that listens (`services`, a
 //! second file beside the registry). A request for which no listener is known reaches the running process
-//! with the lowest index (`progress`), which forwards it or refuses it. See [`gsi`](crate::gsi).
+//! with the lowest index (`progress`), which forwards it or refuses it. See [`gsi`](pumice_ports::gsi).
 //!
 //! **Fork**: a child shares the descriptors of its parent, so the parent's index and its place in the group
 //! live until the child has exited or called exec, also if the parent ends earlier. A child that exits does
@@ -103,7 +103,7 @@ pub fn counted_file_name(port: u16, address: Option<IpAddr>) -> String {
     published::file_name(port, address)
 }
 
-use crate::port::UdpConfig;
+use pumice_ports::UdpConfig;
 use registry::Registry;
 
 /// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of this

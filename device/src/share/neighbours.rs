@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use pumice_ports::Peer;
+
 use super::backlog_table::BacklogTable;
 use super::member_index::MemberIndex;
 use super::system::{self, File};
 use super::{folder, registry};
-use crate::port::Peer;
 
 /// Time between two looks into the folder.
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;

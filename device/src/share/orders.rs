@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use pumice_events::inspect::MAX_PAGE_BYTES;
 use pumice_faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
+use pumice_ports::Order;
 use pumice_transport::wire::ProcessIndex;
 
 use super::member_index::MemberIndex;
-use crate::port::Order;
 
 /// What an answer begins with, before the process index and the number of the order.
 const MAGIC: [u8; 8] = *b"pumiceF1";

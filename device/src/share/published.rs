@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_events::counters::Counters;
 use pumice_ground::object_summary::ObjectSummary;
+use pumice_ports::PortCondition;
 use pumice_transport::host::Counter;
 use pumice_transport::wire::ProcessIndex;
 
 use super::system::{File, SharedMemory};
 use super::{folder, lock, system};
-use crate::port::PortCondition;
 
 /// Words of a record; the preload has the same number.
 const RECORD_WORDS: usize = 64;

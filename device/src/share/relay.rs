@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use pumice_faults::live::MAX_ORDER_BYTES;
+use pumice_ports::{Order, Received, segments};
 use pumice_transport::path::Flow;
 
 use super::member_index::MemberIndex;
@@ -22,7 +23,6 @@ use super::registry::Registry;
 use super::sockets::{Sent, Sockets};
 use super::system::{self, DatagramSocket, Guard};
 use super::{process, record};
-use crate::port::{Order, Received, segments};
 
 const MAGIC: [u8; 4] = *b"pmR1";
 const KIND_BATCH: u8 = 1;

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use pumice_ports::{DirectoryError, ServiceEntry};
 use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
@@ -18,7 +19,6 @@ use super::member_index::MemberIndex;
 use super::registry::Registry;
 use super::system::{self, File};
 use super::{ShareError, folder, record};
-use crate::port::{DirectoryError, ServiceEntry};
 
 /// Name and version of the format.
 const MAGIC: [u8; 8] = *b"pumiceV3";

@@ -2,14 +2,15 @@
 //!
 //! The file is in the folder where the processes meet, one for each topology and network namespace. Its name
 //! says the topology's fingerprint, so a process with other switches has another file. What is in it is a
-//! claim, as of all memory that is shared ([`SwitchedPort`](crate::port::SwitchedPort) takes it so).
+//! claim, as of all memory that is shared ([`SwitchedPort`](pumice_ports::SwitchedPort) takes it so).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use pumice_ports::{PORT_WORDS, SwitchWords, Switching, Topology};
+
 use super::system::SharedMemory;
 use super::{ShareError, folder, places, process};
-use crate::port::{PORT_WORDS, SwitchWords, Switching, Topology};
 
 /// The name of the file. Another layout of its words has another one.
 fn file_name(topology: &Topology) -> String {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::{Handle, Table};
+use pumice_ports::Commons;
 
 use super::file::DomainFile;
 use super::registrations::Registrations;
-use crate::port::Commons;
 
 /// How to open an XRC domain that a file names (`ibv_open_xrcd` with a descriptor).
 #[derive(Debug, Clone, Copy)]

@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pumice_ground::error::ResourceError;
+use pumice_ports::Commons;
 use pumice_transport::wire::ProcessIndex;
 
 use super::codec;
 use super::record::TargetRecord;
-use crate::port::Commons;
 use crate::share::system::{self, File};
 use crate::share::wait::Wait;
 use crate::share::{folder, lock, process};

@@ -1,9 +1,8 @@
 //! Packets of XRC targets for other processes: for the one that owns the SRQ that a packet names.
 
+use pumice_ports::{Port, Received};
 use pumice_transport::path::Flow;
 use pumice_transport::wire::ProcessIndex;
-
-use crate::port::{Port, Received};
 
 /// A run of packets for another process.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ground::error::ResourceError;
+use pumice_ports::{Port, Received};
 use pumice_transport::qp::{Congestion, QpConfig, QueuePair};
 use pumice_transport::types::{Cause, QpCapacity, QpType};
 use pumice_transport::wire::{ProcessIndex, Qpn};
@@ -12,7 +13,6 @@ use super::file::Seen;
 use super::forwarding::Forwarding;
 use super::record::TargetRecord;
 use super::target::{SharedTarget, Sharing, TargetHost, Unavailable};
-use crate::port::{Port, Received};
 
 /// How often a process looks whether others have changed the domains it shares, or died.
 const LOOK_INTERVAL_NS: u64 = 20_000_000;

@@ -13,9 +13,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
+use pumice_ports::Received;
 use pumice_transport::path::Flow;
-
-use crate::port::Received;
 
 /// Batches that wait for this process. More are lost, as in a socket's buffer.
 const LIMIT: usize = 256;

@@ -22,10 +22,6 @@ use pumice_transport::path::Flow;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
-use crate::port::{
-    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortCondition,
-    PortLimits, ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
-};
 use crate::share::backlog::Backlog;
 use crate::share::folder::Folder;
 use crate::share::local::Local;
@@ -47,6 +43,10 @@ use looking::{Looking, RingLook};
 use looped::LoopedGroups;
 use pumice_events::counters::Counters;
 use pumice_ground::object_summary::ObjectSummary;
+use pumice_ports::{
+    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortCondition,
+    PortLimits, ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
+};
 use requests::{Requests, is_for_all};
 
 pub use counters::{ShareCounters, ShareStats};

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_ports::{PortError, UdpConfig};
 use pumice_transport::types::Gid;
 
 use super::SharedPort;
 use super::looking::Looking;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
-use crate::port::{PortError, UdpConfig};
 use crate::share::backlog::{Backlog, OwnPlace};
 use crate::share::local::Local;
 use crate::share::medium::Medium as _;

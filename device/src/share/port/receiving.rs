@@ -1,11 +1,11 @@
 //! What a shared port receives from its UDP socket and from other processes, and what of it goes on to them.
 
+use pumice_ports::Received;
 use pumice_transport::wire::{ProcessIndex, peek};
 
 use super::SharedPort;
 use super::counters::{ShareCounters, count, note_sent};
 use super::looped::LoopedGroups;
-use crate::port::Received;
 use crate::share::backlog::Backlog;
 use crate::share::local::{Local, is_only_for, names_srq_of};
 use crate::share::medium::Medium;

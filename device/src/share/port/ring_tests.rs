@@ -273,7 +273,7 @@ fn a_batch_without_icrc_gets_one_where_it_goes_by_udp() {
     assert_eq!(take(&mut pair), [(false, packet.to_vec())]);
     pair.sender.same_host.is_gone(0, member);
     pair.sender.transmit(0, &unsealed).unwrap();
-    let sealed = crate::port::segments::sealed(&path.flow, 28, &packet);
+    let sealed = pumice_ports::segments::sealed(&path.flow, 28, &packet);
     assert_ne!(sealed, packet);
     assert_eq!(take(&mut pair), [(true, sealed)]);
 }

@@ -2,13 +2,13 @@
 
 use std::os::fd::OwnedFd;
 
+use pumice_ports::{GsoBatch, Peer, PortLimits, Received, TransmitError};
 use pumice_transport::path::Path;
 
 use super::SharedPort;
 use super::counters::count;
 use super::looking::RingLook;
 use super::receiving::is_for;
-use crate::port::{GsoBatch, Peer, PortLimits, Received, TransmitError};
 use crate::share::medium::Medium;
 use crate::share::member_index::MemberIndex;
 use crate::share::same_host::{Put, Room, Says, Took};

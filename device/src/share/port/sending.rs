@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use pumice_ports::{GsoBatch, Peer, Received, TransmitError, segments};
 use pumice_transport::mad::ServiceId;
 use pumice_transport::path::Path;
 use pumice_transport::types::Gid;
@@ -10,7 +11,6 @@ use super::SharedPort;
 use super::counters::{count, note_sent};
 use super::looped;
 use super::requests::service;
-use crate::port::{GsoBatch, Peer, Received, TransmitError, segments};
 use crate::share::medium::Medium;
 use crate::share::member_index::MemberIndex;
 use crate::share::membership::Server;

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use pumice_ports::{UdpConfig, UdpPort, wait_readable};
 use pumice_transport::path::{Flow, Path as Way};
 
 use super::*;
-use crate::port::{UdpConfig, UdpPort, wait_readable};
 use crate::share::registry::Registry;
 use crate::share::{ShareError, steering};
 

@@ -1,7 +1,8 @@
 //! A ring that another process sends through.
 
+use pumice_ports::Received;
+
 use super::paths::{MAX_PATHS, Way};
-use crate::port::Received;
 use crate::share::member_index::MemberIndex;
 use crate::share::ring::{Broken, Consumer, Kind, MAX_BATCH_BYTES, RingMemory};
 use crate::share::system::RingPages;

@@ -1,11 +1,11 @@
 //! The way to another process: a ring, or why there is none.
 
 use pumice_ground::system::event_fd::EventFd;
+use pumice_ports::GsoBatch;
 use pumice_transport::path::Path;
 
 use super::message::Refusal;
 use super::paths::{Number, PathNumbers, Way};
-use crate::port::GsoBatch;
 use crate::share::ring::{Broken, Geometry, Kind, Producer, Pushed, Slot};
 use crate::share::system::RingPages;
 

@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use pumice_ground::system::event_fd::EventFd;
+use pumice_ports::{GsoBatch, PacketCost, PeerMedium, PortLimits, Received};
 use pumice_transport::path::Path;
 use pumice_transport::wire::ProcessIndex;
 
 use super::inbound::{BatchBuffer, Inbound};
 use super::message::{Message, Refusal};
 use super::outbound::{Closed, OpenRing, Outbound, Put, Room};
-use crate::port::{GsoBatch, PacketCost, PeerMedium, PortLimits, Received};
 use crate::share::member_index::{BANKS, MemberIndex, NUMBERS_OF_BANK};
 use crate::share::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer};
 use crate::share::system::{RingFile, RingPages};

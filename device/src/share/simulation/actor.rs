@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_ground::random::Random;
+use pumice_ports::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
+use pumice_ports::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
 use pumice_transport::cm::{BacklogOverflow, CmConfig, Event, Place, Served};
 use pumice_transport::mad::{CmMessage, CommId, GSI_Q_KEY, PrivateData, ServiceId, SidrReq};
 use pumice_transport::path::{Flow, Path as Way};
@@ -22,8 +24,6 @@ use super::kernel::{Pid, State};
 use super::ledger::{Ledger, Phase};
 use super::sockets::PAYLOAD;
 use super::{Wait, block, observe};
-use crate::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
-use crate::port::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
 use crate::share::{ShareConfig, ShareError, SharedPort};
 
 pub(super) const PORT: u16 = 4791;

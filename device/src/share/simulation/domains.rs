@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ground::random::Random;
+use pumice_ports::ProcessGroup;
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::actor::SharedLedger;
 use super::kernel::Pid;
-use crate::port::ProcessGroup;
 use crate::share::SharedPort;
 use crate::xrc::{DomainFile, Seen, TargetRecord};
 

@@ -16,16 +16,16 @@ use pumice_ground::clock;
 use pumice_ground::system::cancellation::{Uncancelled, whole};
 use pumice_ground::system::interface::{self, interfaces};
 use pumice_ground::system::unsignalled::within_limit;
+use pumice_ports::{PortError, UdpConfig};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{About, Guard};
-use crate::port::{PortError, UdpConfig};
 use crate::share::datagram::{self, Datagram};
 
 /// The socket of a process in the group of a UDP port.
-pub(in crate::share) use crate::port::UdpPort as GroupPort;
+pub(in crate::share) use pumice_ports::UdpPort as GroupPort;
 
 /// A file that several processes have open.
 #[derive(Debug)]

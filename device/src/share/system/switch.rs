@@ -9,12 +9,12 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use libc::{c_int, sock_filter};
+use pumice_ports::{
+    GsoBatch, PacketCost, Peer, Port, PortError, PortLimits, Received, TransmitError, UdpConfig, UdpPort,
+};
 use pumice_transport::path::Flow;
 
 use super::{About, Guard, memory, real};
-use crate::port::{
-    GsoBatch, PacketCost, Peer, Port, PortError, PortLimits, Received, TransmitError, UdpConfig, UdpPort,
-};
 use crate::share::datagram::Datagram;
 use crate::share::medium::Medium;
 use crate::share::simulation::{

@@ -1,0 +1,146 @@
+//! The state of queue pair 1, and the events of connections on their way to consumers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pumice_events::{Event, Subscribers, Topics};
+use pumice_transport::cm::{Cm, CmConfig, Event as CmEvent, IdSource, ListenerId, MadOut};
+use pumice_transport::mad::CommId;
+use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
+
+use super::binding::Bindings;
+use super::channel::CmChannel;
+use super::detained::DetainedMads;
+use super::early::EarlyRequests;
+use super::envelope::Inbound;
+use super::peers::Peers;
+
+/// MADs that wait to be looked at: what one round of receiving brings. More are lost, as on the wire.
+const MAX_INBOX: usize = 2048;
+/// Queue pair 1 of an adapter.
+pub struct Gsi {
+    #[doc(hidden)]
+    pub cm: Cm,
+    pub(super) process: ProcessIndex,
+    pub(super) bindings: Bindings,
+    pub(super) channels: BTreeMap<CommId, Arc<CmChannel>>,
+    pub(super) listeners: BTreeMap<ListenerId, Arc<CmChannel>>,
+    pub(super) inbox: Vec<Inbound>,
+    /// A request is in the inbox, and the port was not looked at since it came.
+    pub(super) request_came: bool,
+    pub(super) early: EarlyRequests,
+    /// MADs for processes that do not keep up.
+    pub(super) detained: DetainedMads,
+    /// A MAD that the port had no room for.
+    pub(super) held_back: Option<MadOut>,
+    /// Connections whose peers' processes are to be looked at.
+    pub(super) fresh: Vec<CommId>,
+    pub(super) peers: Peers,
+    pub(super) next_psn: u32,
+    pub(super) subscribers: Arc<Subscribers>,
+    /// The addresses of a device with two ports: requests to others are for other devices. Empty: all.
+    pub(super) own: Vec<Gid>,
+}
+
+impl Gsi {
+    /// `seed` decides which communication ids there are, and where PSNs begin.
+    pub fn new(config: CmConfig, process: ProcessIndex, seed: u64, subscribers: Arc<Subscribers>) -> Gsi {
+        Gsi {
+            cm: Cm::new(config, IdSource::scattered(process, seed)),
+            process,
+            bindings: Bindings::default(),
+            channels: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            inbox: Vec::new(),
+            request_came: false,
+            early: EarlyRequests::default(),
+            detained: DetainedMads::default(),
+            held_back: None,
+            fresh: Vec::new(),
+            peers: Peers::default(),
+            next_psn: (seed >> 32) as u32,
+            subscribers,
+            own: Vec::new(),
+        }
+    }
+
+    /// The device has these addresses only, though what is sent to others may come to it.
+    pub fn set_own_addresses(&mut self, own: Vec<Gid>) {
+        self.own = own;
+    }
+
+    /// Whether an address is the device's.
+    pub fn is_own(&self, local: Gid) -> bool {
+        self.own.is_empty() || self.own.contains(&local)
+    }
+
+    /// A packet for queue pair 1: it is read when the port is free to forward it.
+    pub fn accept(&mut self, inbound: Inbound) {
+        if self.inbox.len() < MAX_INBOX {
+            self.request_came |= inbound.names_no_connection();
+            self.inbox.push(inbound);
+        }
+    }
+
+    /// Whether a request has come since this was asked last. What its sender has sent before, about a
+    /// connection that is there, may have taken another way into this process, and not be received yet.
+    #[inline]
+    pub fn takes_request_that_came(&mut self) -> bool {
+        self.request_came && std::mem::take(&mut self.request_came)
+    }
+
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_mads(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// When its timers are due.
+    #[inline]
+    pub fn deadline_ns(&self) -> Option<u64> {
+        let early = self.early.deadline_ns();
+        self.cm.poll_timeout().into_iter().chain(self.peers.next_look_ns()).chain(early).min()
+    }
+
+    /// Whether a turn to send would find anything to do.
+    #[inline]
+    pub fn wants_to_send(&self) -> bool {
+        self.cm.wants_to_send() || self.has_backlog()
+    }
+
+    /// Something waits to be sent.
+    #[inline]
+    pub fn has_backlog(&self) -> bool {
+        self.held_back.is_some() || !self.detained.is_empty()
+    }
+
+    /// Events to their channels. A request that its channel has no room for is turned away.
+    pub fn deliver(&mut self, now_ns: u64) {
+        while let Some(event) = self.cm.poll_event() {
+            let id = event.id();
+            if self.subscribers.listen(Topics::CM) {
+                let (event, state) = (&event, self.cm.state(id));
+                self.subscribers.emit(&Event::CmEvent { event, state });
+            }
+            let asked = match &event {
+                CmEvent::ConnectRequest { listener, .. } | CmEvent::SidrRequest { listener, .. } => {
+                    Some(*listener)
+                }
+                _ => None,
+            };
+            if let Some(channel) = asked.and_then(|listener| self.listeners.get(&listener)) {
+                self.channels.insert(id, Arc::clone(channel));
+            }
+            if let CmEvent::Established { .. } = &event {
+                self.fresh.push(id);
+            }
+            let delivered = self.channels.get(&id).is_some_and(|channel| channel.push(event));
+            if !delivered && asked.is_some() {
+                self.channels.remove(&id);
+                // It exists: the event was about it.
+                let _ = self.cm.destroy(id, now_ns);
+            }
+        }
+    }
+}

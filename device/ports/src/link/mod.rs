@@ -1,0 +1,21 @@
+//! Links: what a cable and the queue in front of it do to packets.
+//!
+//! [`LinkQueue`] is one direction as a value. [`LinkPort`] holds the packets of a port until they have
+//! passed.
+
+mod held;
+mod inbound;
+mod model;
+mod outbound;
+mod port;
+mod tally;
+mod wire;
+
+pub(crate) use held::Held;
+pub use model::{EcnMarking, Link, LinkDirection, LinkQueue, Passage, QueueFull};
+pub(crate) use outbound::{QUEUE_BYTES, RELEASE_ATTEMPTS, send};
+pub(crate) use port::GRAIN_NS;
+pub use port::LinkPort;
+pub(crate) use tally::{MAX_HELD_BYTES, Tally};
+pub(crate) use wire::ip_overhead_bytes;
+pub use wire::wire_bytes;

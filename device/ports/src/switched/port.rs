@@ -1,0 +1,199 @@
+//! A port behind switches.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pumice_events::counters::Counters;
+use pumice_ground::clock::Clock;
+use pumice_transport::host::Counter;
+
+use super::ports::{Ports, Route};
+use super::travel::{Batch, Travel, Traveller};
+use super::words::SwitchWords;
+use crate::link::{GRAIN_NS, MAX_HELD_BYTES, QUEUE_BYTES, Tally, wire_bytes};
+use crate::topology::{QueueReport, Topology};
+use crate::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError};
+
+/// Switches that processes share: what they are like, and where their state is.
+#[derive(Clone)]
+pub struct Switching {
+    /// What they are like. Only hosts that have addresses have a place.
+    pub topology: Arc<Topology>,
+    /// Their state.
+    pub words: Arc<dyn SwitchWords>,
+}
+
+impl fmt::Debug for Switching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switching").field("topology", &self.topology).finish_non_exhaustive()
+    }
+}
+
+impl Switching {
+    /// What all queues hold, those of the hosts first, and what happened at them.
+    pub fn queues(&self) -> Vec<QueueReport> {
+        let clock = Clock::monotonic();
+        let ports = Ports::new(Arc::clone(&self.topology), Arc::clone(&self.words), clock.clone());
+        ports.reports(clock.now_ns())
+    }
+
+    /// Forgets what was counted, and what waits.
+    pub fn reset(&self) {
+        for word in self.words.words() {
+            word.store(0, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+/// A port around a port that takes the packets which leave through switches, to hosts that have a place
+/// there. What goes to others passes as if this were not there, and so does what arrives.
+pub struct SwitchedPort<P> {
+    inner: P,
+    ports: Ports,
+    travel: Travel,
+    grain_ns: u64,
+    batches: u64,
+    /// The device was told to wait, and until when.
+    room_at_ns: Option<u64>,
+    tally: Tally,
+}
+
+impl<P> fmt::Debug for SwitchedPort<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SwitchedPort").field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
+
+impl<P: Port> SwitchedPort<P> {
+    /// A port behind switches. In virtual time each packet goes on at its time; else packets that are due one
+    /// soon after the other go on together.
+    pub fn new(inner: P, switching: &Switching, clock: &Clock) -> SwitchedPort<P> {
+        let Switching { topology, words } = switching.clone();
+        SwitchedPort {
+            inner,
+            ports: Ports::new(topology, words, clock.clone()),
+            travel: Travel::default(),
+            grain_ns: if clock.is_virtual() { 0 } else { GRAIN_NS },
+            batches: 0,
+            room_at_ns: None,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes everything on that is due.
+    fn go_on(&mut self, now_ns: u64) {
+        let SwitchedPort { inner, ports, travel, grain_ns, room_at_ns, tally, .. } = self;
+        if room_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            *room_at_ns = None;
+        }
+        travel.go_on(now_ns.saturating_add(*grain_ns), ports, tally);
+        travel.send_due(now_ns, *grain_ns, inner, tally);
+    }
+
+    /// Whether the device is to wait, because the queue in front of its own link is full.
+    fn is_full(&mut self, own_link: usize, now_ns: u64) -> bool {
+        let is_long = self.ports.backlog_bytes(own_link, now_ns) >= QUEUE_BYTES;
+        if !is_long && self.travel.held_bytes() < MAX_HELD_BYTES {
+            return false;
+        }
+        let room_at_ns = if is_long {
+            self.ports.drained_ns(own_link, QUEUE_BYTES / 2)
+        } else {
+            self.travel.next_ns(0).unwrap_or(0)
+        };
+        self.room_at_ns = Some(room_at_ns.max(now_ns.saturating_add(1)));
+        self.tally.add(Counter::LinkBusy, 1);
+        true
+    }
+}
+
+impl<P: Port> PortLayer for SwitchedPort<P> {
+    type Below = P;
+
+    fn below(&self) -> &P {
+        &self.inner
+    }
+
+    fn below_mut(&mut self) -> &mut P {
+        &mut self.inner
+    }
+
+    /// Packets get their ICRC, if they need one, when they leave: their places in a batch change.
+    fn limits_through(&self, peer: Peer) -> PortLimits {
+        let limits = self.inner.limits(peer);
+        let is_direct = self.ports.host_of(peer.address).is_none();
+        PortLimits { needs_icrc: limits.needs_icrc && is_direct, ..limits }
+    }
+
+    fn transmit_through(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        self.go_on(now_ns);
+        let flow = &batch.path.flow;
+        let Some(to) = self.ports.host_of(flow.destination) else {
+            return self.inner.transmit(now_ns, batch);
+        };
+        let route = match self.ports.host_of(flow.source) {
+            Some(from) => self.ports.route(from, to, flow),
+            None => Route::default(),
+        };
+        let own_link = route.link(0);
+        if own_link.is_some_and(|own_link| self.is_full(own_link, now_ns)) {
+            return Err(TransmitError::Busy);
+        }
+        let segment_bytes = if batch.segment_bytes == 0 { batch.bytes.len() } else { batch.segment_bytes };
+        let (path, number) = (batch.path.clone(), self.batches);
+        self.batches += 1;
+        let common =
+            Arc::new(Batch { path, segment_bytes, has_icrc: batch.has_icrc, route, exit: to, number });
+        let is_ipv4 = flow.source.is_ipv4();
+        let mut queued = 0;
+        for (place, packet) in batch.segments().enumerate() {
+            let on_wire = wire_bytes(is_ipv4, packet.len()) as u64;
+            let mut at_ns = now_ns;
+            if let Some(own_link) = own_link
+                && let Ok(joined) = self.ports.join(own_link, now_ns, on_wire, false, true)
+            {
+                at_ns = joined.arrives_ns;
+                queued += u64::from(joined.waits);
+            }
+            self.travel.set_out(Traveller {
+                at_ns,
+                stage: usize::from(own_link.is_some()),
+                place,
+                wire_bytes: on_wire,
+                is_marked: false,
+                waits_since_ns: None,
+                is_head: false,
+                batch: Arc::clone(&common),
+                bytes: packet.to_vec(),
+            });
+        }
+        self.tally.add(Counter::LinkQueued, queued);
+        if own_link.is_none() {
+            self.go_on(now_ns);
+        }
+        Ok(())
+    }
+
+    fn receive_through(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        self.go_on(now_ns);
+        self.inner.receive(now_ns, handler)
+    }
+
+    fn held_until_ns(&self) -> Option<u64> {
+        [self.travel.next_ns(self.grain_ns), self.room_at_ns].into_iter().flatten().min()
+    }
+
+    fn room_at_ns_through(&self) -> Option<u64> {
+        self.room_at_ns.or_else(|| self.inner.room_at_ns())
+    }
+
+    fn release_through(&mut self, now_ns: u64) {
+        self.travel.release(now_ns, &mut self.inner, &self.tally);
+        self.inner.release(now_ns);
+    }
+
+    fn observe_through(&mut self, counters: &Arc<Counters>) {
+        self.tally = Tally::of(counters);
+        self.inner.observe(counters);
+    }
+}

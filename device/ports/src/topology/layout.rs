@@ -1,0 +1,152 @@
+//! Which links there are, where each leads, and which one a packet takes.
+
+use std::hash::{Hash, Hasher};
+
+use fnv::FnvHasher;
+use pumice_transport::path::Flow;
+
+use super::value::{Topology, TopologyKind};
+use crate::link::LinkDirection;
+
+/// An end of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Host(usize),
+    /// A leaf, or the switch of a star.
+    Leaf(usize),
+    Spine(usize),
+}
+
+impl Place {
+    /// Its place in a list of all switches, leaves first.
+    pub(crate) fn switch(self, leaves: usize) -> Option<usize> {
+        match self {
+            Place::Host(_) => None,
+            Place::Leaf(leaf) => Some(leaf),
+            Place::Spine(spine) => Some(leaves + spine),
+        }
+    }
+
+    pub(crate) fn name(self, topology: &Topology) -> String {
+        match self {
+            Place::Host(host) => match topology.named.get(host) {
+                Some(named) => format!("host {}", named.address),
+                None => format!("host {host}"),
+            },
+            Place::Leaf(leaf) => format!("leaf {leaf}"),
+            Place::Spine(spine) => format!("spine {spine}"),
+        }
+    }
+}
+
+/// A link, and the queue at its tail.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LinkSpec {
+    pub(crate) tail: Place,
+    pub(crate) head: Place,
+    pub(crate) direction: LinkDirection,
+    /// Bytes that the queue has room for, if the tail is a switch.
+    pub(crate) queue_bytes: u64,
+}
+
+impl LinkSpec {
+    /// Where it leads from and to, such as `leaf 0 to host 3`.
+    pub(crate) fn name(&self, topology: &Topology) -> String {
+        format!("{} to {}", self.tail.name(topology), self.head.name(topology))
+    }
+}
+
+impl Topology {
+    /// The leaf at which a host is; 0, the switch, in a star.
+    pub fn leaf_of(&self, host: usize) -> usize {
+        Layout::of(self).leaf_of(host)
+    }
+}
+
+/// The links of a topology, by number: from hosts, to hosts, from leaves to spines, from spines to leaves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    pub(crate) hosts: usize,
+    pub(crate) leaves: usize,
+    pub(crate) spines: usize,
+    hosts_per_leaf: usize,
+}
+
+impl Layout {
+    pub(crate) fn of(topology: &Topology) -> Layout {
+        let hosts = usize::from(topology.hosts);
+        let (leaves, spines) = match topology.kind {
+            TopologyKind::Star => (1, 0),
+            TopologyKind::TwoTier => (usize::from(topology.leaves).max(1), usize::from(topology.spines)),
+        };
+        Layout { hosts, leaves, spines, hosts_per_leaf: (hosts / leaves).max(1) }
+    }
+
+    pub(crate) fn switch_count(&self) -> usize {
+        self.leaves + self.spines
+    }
+
+    /// All links, by number.
+    pub(crate) fn links(&self, topology: &Topology) -> Vec<LinkSpec> {
+        let spec = |((tail, head), number): ((Place, Place), u64)| {
+            let (kind, own) = match (tail, head) {
+                (Place::Host(host), _) => (topology.cable(host), None),
+                (_, Place::Host(host)) => {
+                    (topology.cable(host), topology.named.get(host).and_then(|host| host.queue_bytes))
+                }
+                _ => (topology.uplink(), None),
+            };
+            // A host does not mark its own packets.
+            let ecn = topology.queues.ecn.filter(|_| !matches!(tail, Place::Host(_)));
+            let direction = LinkDirection {
+                rate_bits_per_second: Some(u64::from(kind.rate_mbps) * 1_000_000),
+                delay_ns: kind.delay_ns,
+                seed: topology.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                ecn,
+                ..LinkDirection::NONE
+            };
+            LinkSpec { tail, head, direction, queue_bytes: own.unwrap_or(topology.queues.queue_bytes) }
+        };
+        self.ends().into_iter().zip(0..).map(spec).collect()
+    }
+
+    /// Each link's tail and head, by number.
+    fn ends(&self) -> Vec<(Place, Place)> {
+        let up = (0..self.hosts).map(|host| (Place::Host(host), Place::Leaf(self.leaf_of(host))));
+        let down = (0..self.hosts).map(|host| (Place::Leaf(self.leaf_of(host)), Place::Host(host)));
+        let pairs = || (0..self.leaves).flat_map(|leaf| (0..self.spines).map(move |spine| (leaf, spine)));
+        let to_spines = pairs().map(|(leaf, spine)| (Place::Leaf(leaf), Place::Spine(spine)));
+        let to_leaves = pairs().map(|(leaf, spine)| (Place::Spine(spine), Place::Leaf(leaf)));
+        up.chain(down).chain(to_spines).chain(to_leaves).collect()
+    }
+
+    /// The link from a host.
+    pub(crate) fn link_of(host: usize) -> usize {
+        host
+    }
+
+    /// The link by which a packet leaves a switch; `None` at a host.
+    pub(crate) fn next(&self, at: Place, to_host: usize, flow: &Flow) -> Option<usize> {
+        let leaf = self.leaf_of(to_host);
+        let inner = 2 * self.hosts;
+        match at {
+            Place::Host(_) => None,
+            Place::Leaf(here) if here == leaf || self.spines == 0 => Some(self.hosts + to_host),
+            Place::Leaf(here) => Some(inner + here * self.spines + self.spine_of(flow)),
+            Place::Spine(spine) => Some(inner + (self.leaves + leaf) * self.spines + spine),
+        }
+    }
+
+    pub(crate) fn leaf_of(&self, host: usize) -> usize {
+        (host / self.hosts_per_leaf).min(self.leaves - 1)
+    }
+
+    /// The spine over which a flow goes.
+    fn spine_of(&self, flow: &Flow) -> usize {
+        let mut hasher = FnvHasher::default();
+        flow.hash(&mut hasher);
+        // The low bits of FNV depend on the low bits of each byte only.
+        let hash = hasher.finish();
+        ((hash ^ hash >> 32) % self.spines.max(1) as u64) as usize
+    }
+}
