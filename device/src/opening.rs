@@ -21,10 +21,10 @@ use pumice_ports::{
     UdpConfig, UdpPort, whole_blocks,
 };
 use pumice_profile::settings::Wire;
+use pumice_share::{ShareConfig, ShareError, SharedPort, switches};
 use pumice_transport::wire::ProcessIndex;
 
 use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
-use crate::share::{ShareConfig, ShareError, SharedPort, switches};
 use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
 use crate::world::World;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 18] = [
+pub(super) const PACKAGES: [&str; 19] = [
     "",
     "transport",
     "device/calls",
@@ -15,6 +15,7 @@ pub(super) const PACKAGES: [&str; 18] = [
     "device/profile",
     "device/objects",
     "device/ports",
+    "device/share",
     "device",
     "verbs",
     "verbs/perf",

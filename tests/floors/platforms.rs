@@ -54,14 +54,14 @@ const LINUX_EDGES: &[&str] = &[
     "device/ports/src/packet_socket.rs",
     "device/ports/src/udp/message.rs",
     "device/ports/src/udp/socket.rs",
-    "device/src/share/datagram.rs",
-    "device/src/share/lock.rs",
-    "device/src/share/memory_folder.rs",
-    "device/src/share/places.rs",
-    "device/src/share/process.rs",
-    "device/src/share/system/real.rs",
+    "device/share/src/datagram.rs",
+    "device/share/src/lock.rs",
+    "device/share/src/memory_folder.rs",
+    "device/share/src/places.rs",
+    "device/share/src/process.rs",
+    "device/share/src/system/real.rs",
     "device/ports/src/udp/unread.rs",
-    "device/src/share/system/ring_pages.rs",
+    "device/share/src/system/ring_pages.rs",
     "device/src/sysfs/contents.rs",
     "device/src/sysfs/netlink.rs",
     "device/ground/src/system/capability.rs",
@@ -114,7 +114,7 @@ const PORTABLE: &[&str] = &[
 const NOT_PORTABLE: &[&str] = &["device/ground/src/system", "device/objects/src/memory"];
 
 /// No edges, though they name Linux: calls of C programs, the simulated kernel of tests, tests.
-const NO_EDGES: &[&str] = &["device/calls", "device/src/share/simulation", "device/tests", "device/examples"];
+const NO_EDGES: &[&str] = &["device/calls", "device/share/src/simulation", "device/tests", "device/examples"];
 
 /// Files that may name a processor: each has an arm for every one that pumice is built for.
 const PROCESSOR_EDGES: &[&str] = &[

@@ -102,13 +102,18 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
+        folder: "device/share/src",
+        rooms: &[
+            room("share", &["*"], "several processes with one address"),
+            room("xrc", &["xrc/"], "XRC targets that are several processes"),
+        ],
+    },
+    House {
         folder: "device/src",
         rooms: &[
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
             room("trace", &["trace/"], "what happened, as a file"),
             room("check", &["check/"], "what programs do wrong"),
-            room("share", &["share/"], "several processes with one address"),
-            room("xrc", &["xrc/"], "XRC targets that are several processes"),
             room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),
             room("engine", &["engine/"], "drives queue pairs against a port"),
             room("driver", &["driver/"], "who drives the engine, and when"),

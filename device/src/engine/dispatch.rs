@@ -6,6 +6,7 @@ use std::slice::Chunks;
 use pumice_objects::memory::MappingCheck;
 use pumice_ports::Received;
 use pumice_ports::gsi::{self, Gsi};
+use pumice_share::xrc::{SharedTargets, Unavailable};
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::{Cause, DropReason, Gid};
@@ -14,7 +15,6 @@ use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Service, Ve
 use super::entries::Entries;
 use super::schedule::Ready;
 use crate::resources::{MappingCheckPolicy, Resources};
-use crate::xrc::{SharedTargets, Unavailable};
 
 /// The packets of a batch, each with its position.
 type Segments<'a> = Enumerate<Chunks<'a, u8>>;

@@ -7,6 +7,7 @@ use pumice_faults::Faults;
 use pumice_objects::memory::MappingCheck;
 use pumice_ports::gsi::Gsi;
 use pumice_ports::{Peer, Port};
+use pumice_share::xrc::SharedTargets;
 use pumice_transport::host::{Counter, PeerProgress};
 use pumice_transport::qp::{Progress, QueuePair, Urgency};
 use pumice_transport::types::QpType;
@@ -21,7 +22,6 @@ use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
 use crate::resources::{MappingCheckPolicy, Resources};
-use crate::xrc::SharedTargets;
 
 /// Batches that one receive call takes from the port before requests and responses get a turn.
 const RECEIVE_BATCHES: usize = 8;

@@ -1,11 +1,11 @@
 //! The queue pairs as shared XRC targets see them.
 
+use pumice_share::xrc::{self, Sharing};
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
 use super::queue_pairs::{QpEntry, QueuePairs};
-use crate::xrc::{self, Sharing};
 
 /// The table of queue pairs, and the budget that a removed one has a share of.
 pub(crate) struct Entries<'a> {

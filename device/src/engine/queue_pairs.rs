@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pumice_ground::error::ResourceError;
+use pumice_share::xrc::{Sharing, TargetHost, Unavailable};
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::budget::Budget;
-use crate::xrc::{Sharing, TargetHost, Unavailable};
 
 /// Queue pairs of one HCA: the low 16 bits of a number are its index here.
 pub(crate) const MAX_QUEUE_PAIRS: u32 = 65_536;

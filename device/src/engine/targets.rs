@@ -3,12 +3,12 @@
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_objects::memory::MappingCheck;
+use pumice_share::xrc::{Sharing, Unavailable};
 use pumice_transport::qp::QueuePair;
 use pumice_transport::wire::Qpn;
 
 use super::drive::Engine;
 use super::entries::Entries;
-use crate::xrc::{Sharing, Unavailable};
 
 impl Engine {
     /// How a new queue pair is shared: not at all, unless it receives for a shared XRC domain.

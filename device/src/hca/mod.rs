@@ -48,11 +48,11 @@ use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 
 pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
-pub use crate::xrc::XrcdFile;
 pub(crate) use calls::CallWatch;
 pub use calls::{CallEnd, CallGate, Entered};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
+pub use pumice_share::xrc::XrcdFile;
 pub use queue_pair::QpInit;
 pub use target::TargetRegistration;
 

@@ -1,11 +1,11 @@
 //! XRC targets that several have open (`ibv_open_qp`, `ibv_reg_xrc_rcv_qp`).
 
 use pumice_ground::table::Handle;
+use pumice_share::xrc::CREATOR;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::wire::Qpn;
 
 use super::{Hca, HcaError};
-use crate::xrc::CREATOR;
 
 /// Names a hold on an XRC target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

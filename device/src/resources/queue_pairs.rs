@@ -9,6 +9,7 @@ use pumice_objects::async_event::AsyncElement;
 use pumice_objects::event_account::EventAccount;
 use pumice_objects::memory::MappingCheck;
 use pumice_objects::recv_queue::RecvQueue;
+use pumice_share::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
@@ -18,7 +19,6 @@ use super::qp_setup::QpSetup;
 use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
 use super::tally::Tally;
 use super::users::cq_use;
-use crate::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
 
 /// An attached queue pair.
 #[derive(Debug, Clone)]

@@ -21,6 +21,7 @@ use pumice_ports::ethernet::Ethernet;
 use pumice_profile::addresses::multicast::MulticastGroups;
 use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
+use pumice_share::xrc::XrcDomains;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::{ProcessIndex, Qpn};
@@ -30,7 +31,6 @@ use super::moment::Moment;
 use super::presence::Presence;
 use super::put_off::PutOff;
 use super::tally::Tally;
-use crate::xrc::XrcDomains;
 
 /// In a [`QpContext`]: there is no such object.
 pub const NO_OBJECT: u32 = u32::MAX;

@@ -3,6 +3,7 @@
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_ports::Commons;
+use pumice_share::xrc::{TargetClosed, TargetHost, TargetOpened, XrcDomains, XrcdFile};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
@@ -10,7 +11,6 @@ use pumice_transport::wire::Qpn;
 use super::host_impl::DeviceHost;
 use super::tables::{NO_OBJECT, Resources};
 use super::users::check_unused;
-use crate::xrc::{TargetClosed, TargetHost, TargetOpened, XrcDomains, XrcdFile};
 
 impl Resources {
     /// Makes an XRC domain that has no name: only this handle leads to it.

@@ -1,5 +1,5 @@
 //! What fault plans have done to the ports of devices: the processes that have a device open say so in the
-//! file of counters (`device/src/share/published.rs`). A program that has the device open itself is shown
+//! file of counters (`device/share/src/published.rs`). A program that has the device open itself is shown
 //! what happened to its own, and every other program the worst of what happened to those that live.
 
 use crate::kernel::{Descriptor, monotonic_ns, open_private, process_id, read_private};

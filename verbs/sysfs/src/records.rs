@@ -1,6 +1,6 @@
 //! The form of the file that the processes count in, and of lines of numbers in the tree.
 
-/// Words of a process's record, and records: `device/src/share/published.rs` writes them.
+/// Words of a process's record, and records: `device/share/src/published.rs` writes them.
 pub(crate) const RECORD_WORDS: usize = 64;
 pub(crate) const RECORDS: usize = 256;
 pub(crate) const WORD_BYTES: usize = 8;

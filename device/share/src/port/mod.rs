@@ -1,0 +1,553 @@
+//! A port that is shared with other processes.
+
+mod counters;
+mod looking;
+mod looped;
+mod opening;
+mod receiving;
+mod requests;
+mod rings;
+mod sending;
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pumice_transport::cm::Place;
+use pumice_transport::host::PeerProgress;
+use pumice_transport::mad::ServiceId;
+use pumice_transport::path::Flow;
+use pumice_transport::types::Gid;
+use pumice_transport::wire::ProcessIndex;
+
+use crate::backlog::Backlog;
+use crate::folder::Folder;
+use crate::local::Local;
+use crate::medium::Medium;
+use crate::member_index::MemberIndex;
+use crate::membership::{Membership, Repaired};
+use crate::memory_folder::MemoryFolder;
+use crate::orders::{self, Orders};
+use crate::progress::{self, Looks, Signs};
+use crate::published::Published;
+use crate::relay::Relay;
+use crate::same_host::SameHost;
+use crate::services::Services;
+use crate::sockets::Sent;
+use crate::system;
+use crate::system::GroupPort;
+use counters::{count, note_sent};
+use looking::{Looking, RingLook};
+use looped::LoopedGroups;
+use pumice_events::counters::Counters;
+use pumice_ground::object_summary::ObjectSummary;
+use pumice_ports::{
+    Commons, DirectoryError, Forwarded, GsoBatch, Occupant, Order, Peer, PeerMedium, Port, PortCondition,
+    PortLimits, ProcessGroup, Received, ServiceDirectory, ServiceEntry, TransmitError,
+};
+use requests::{Requests, is_for_all};
+
+pub use counters::{ShareCounters, ShareStats};
+pub use opening::ShareConfig;
+
+/// Looks at the socket between two looks at the relay while the caller does not say that it is readable: a
+/// look costs a system call.
+const RELAY_INTERVAL: u32 = 64;
+/// Time between two attempts to repair the steering.
+const REPAIR_INTERVAL_NS: u64 = 10_000_000;
+/// Stray packets further apart have different causes.
+const INCIDENT_NS: u64 = 1_000_000_000;
+/// Batches that are still forwarded while the port is being closed.
+const LAST_BATCHES: usize = 64;
+
+/// A port whose UDP port other processes of the same user have as well. `M` carries its batches.
+///
+/// **Invariant**: the handler of [`receive`](Port::receive) sees packets of this process only, apart from
+/// those of no process, of queue pair 1, and multicast.
+#[derive(Debug)]
+pub struct SharedPort<M: Medium = GroupPort> {
+    // In the order of closing: the registry is told last, and with it go the locks of the process indices.
+    medium: M,
+    /// None where the folder does not let us map a file: nothing is held back then.
+    backlog: Option<Backlog>,
+    /// None where the folder does not let us map a file: the counters of the host do not move then. One, or
+    /// one for each of the device's two ports.
+    published: Vec<Published>,
+    /// The addresses of the device's ports, if it has two.
+    own: Vec<Gid>,
+    relay: Relay,
+    /// Processes that have gone and whose packets come here, and what belongs to their indices.
+    adopted: Vec<(MemberIndex, Relay)>,
+    membership: Membership,
+    services: Services,
+    process: ProcessIndex,
+    local: Local,
+    looks: Looks,
+    requests: Requests,
+    name: String,
+    /// Where shared XRC domains are.
+    memory: MemoryFolder,
+    receives: u32,
+    /// When a look found nothing more to take, last. What a process sent to itself later may still wait.
+    emptied_ns: Option<u64>,
+    /// The relay may have something.
+    relay_due: bool,
+    /// The next receive looks at the relay first.
+    relay_is_next: bool,
+    /// The registry should be looked at.
+    repair_due: bool,
+    /// Everything that came before the steering was repaired last has been taken: what comes now was steered
+    /// by the program that the registry implies.
+    settled: bool,
+    /// Process index in a packet that came to the wrong process though things were settled.
+    evidence: Option<ProcessIndex>,
+    last_repair_ns: Option<u64>,
+    counters: Arc<ShareCounters>,
+    /// IPv6 groups that the kernel has no route for.
+    looped: LoopedGroups,
+    /// Rings to and from the other processes.
+    same_host: SameHost,
+    /// The peer that was looked for last, which member it is, and the number that the member's owner had.
+    last_found: Option<(Peer, MemberIndex, u64)>,
+    looking: Looking,
+    /// What the device behind the port counts, for processes that ask.
+    device: Option<Arc<Counters>>,
+    /// What other processes want to be done with the fault plan.
+    orders: Orders,
+    notice: Option<String>,
+    /// Keeps the way to a registry open that has no name here.
+    _elsewhere: Option<Folder>,
+}
+
+impl<M: Medium> SharedPort<M> {
+    /// The process index of this port, 1 to 254: the top byte of its queue pair numbers.
+    pub fn process(&self) -> ProcessIndex {
+        self.process
+    }
+
+    /// The port below: that of this process's socket.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// The registry file.
+    pub fn registry(&self) -> PathBuf {
+        self.membership.registry().path().to_owned()
+    }
+
+    /// What sharing does; keep it to ask after the port was given away.
+    pub fn counters(&self) -> &Arc<ShareCounters> {
+        &self.counters
+    }
+
+    #[cfg(test)]
+    pub(super) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// What the user should know about how the port was opened, as a sentence.
+    pub fn notice(&self) -> Option<&str> {
+        self.notice.as_deref()
+    }
+
+    /// The counters of the device's ports, in order.
+    pub fn observe_ports(&mut self, ports: &[Arc<Counters>]) {
+        for (published, counters) in self.published.iter_mut().zip(ports) {
+            published.observe(counters);
+        }
+    }
+
+    /// All addresses of a port that has one are that one; of a device with two ports, those of its ports.
+    fn at_own_addresses(&self, entry: &ServiceEntry) -> Vec<ServiceEntry> {
+        let bound = Gid::from(self.membership.address());
+        let own = if self.own.is_empty() { std::slice::from_ref(&bound) } else { &self.own };
+        let served = own.iter().filter(|gid| entry.place.serves(**gid));
+        let here: Vec<ServiceEntry> =
+            served.map(|gid| ServiceEntry { place: Place::At(*gid), ..*entry }).collect();
+        let has_all = self.own.is_empty() && self.membership.address().is_unspecified();
+        if has_all || here.is_empty() { vec![*entry] } else { here }
+    }
+
+    /// Hands a batch on to the member at its destination that has a process index.
+    fn send_on(&self, process: ProcessIndex, received: &Received<'_>) -> Sent {
+        let Some(member) = self.membership.resolve(received.flow.destination, process) else {
+            return Sent::NoProcess;
+        };
+        self.relay.send_batch(self.membership.registry(), member, received)
+    }
+
+    /// Looks at the registry, unless that was done just now.
+    fn repair(&mut self, now_ns: u64) {
+        let since_ns = self.last_repair_ns.map(|last_ns| now_ns.saturating_sub(last_ns));
+        if since_ns.is_some_and(|since_ns| since_ns < REPAIR_INTERVAL_NS) {
+            return;
+        }
+        // The first look only puts the registry's program in force, which another process may have replaced.
+        let incident = since_ns.is_some_and(|since_ns| since_ns < INCIDENT_NS);
+        let evidence = self.evidence.take().filter(|_| incident);
+        self.last_repair_ns = Some(now_ns);
+        let repaired = self.membership.repair(self.medium.steered_socket(), evidence, &mut self.services);
+        let Some(Repaired { strangers, stopped }) = repaired else { return };
+        self.repair_due = false;
+        self.settled = false;
+        count(&self.counters.repaired);
+        for stranger in strangers {
+            self.relay.send_look(self.membership.registry(), stranger);
+        }
+        if let Some(backlog) = &self.backlog {
+            stopped.into_iter().for_each(|member| backlog.note_bypassed(member));
+        }
+    }
+}
+
+impl<M: Medium> Port for SharedPort<M> {
+    fn transmit(&mut self, now_ns: u64, batch: &GsoBatch<'_>) -> Result<(), TransmitError> {
+        if is_for_all(batch.bytes) && self.request(now_ns, batch) {
+            return Ok(());
+        }
+        if self.same_host.is_on()
+            && let Some(sent) = self.transmit_by_ring(now_ns, batch)
+        {
+            return sent;
+        }
+        let sent = self.transmit_by_medium(now_ns, batch);
+        if sent == Err(TransmitError::Unreachable) { self.loop_group(now_ns, batch) } else { sent }
+    }
+
+    fn receive(&mut self, now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        if self.looped.receive(handler) {
+            return true;
+        }
+        if std::mem::take(&mut self.relay_is_next) && self.receive_relayed(now_ns, handler) {
+            return true;
+        }
+        let mut taken = false;
+        if self.same_host.has_inbound() {
+            match self.receive_by_ring(now_ns, handler) {
+                RingLook::Batch => return true,
+                RingLook::BatchAndSocket => taken = true,
+                RingLook::Nothing if !self.looking.is_due(now_ns) => {
+                    self.emptied_ns = Some(now_ns);
+                    return false;
+                }
+                RingLook::Nothing => {}
+            }
+        }
+        self.receives = self.receives.wrapping_add(1);
+        if self.receives.is_multiple_of(RELAY_INTERVAL) || taken && self.relay_due {
+            // Orders come while the handler gets nothing: a ring's batch and the relay are two receives.
+            if taken {
+                self.relay_is_next = true;
+            } else if self.receive_relayed(now_ns, handler) {
+                return true;
+            }
+        }
+        let came = self.receive_by_medium(now_ns, handler);
+        self.looking.looked(now_ns, came);
+        taken |= came;
+        if !taken {
+            self.settled = true;
+            if self.relay_due {
+                taken = self.receive_relayed(now_ns, handler);
+            }
+            if !taken {
+                self.emptied_ns = Some(now_ns);
+            }
+            self.sweep_rings(now_ns);
+            for published in &mut self.published {
+                published.publish_now_and_then(now_ns);
+            }
+        }
+        if self.repair_due {
+            self.repair(now_ns);
+        }
+        if self.requests.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.look_after_requests(now_ns);
+        }
+        taken
+    }
+
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.same_host.is_quiet()
+            && !self.looking.is_busy()
+            && !self.relay_due
+            && !self.relay_is_next
+            && self.looped.is_empty()
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        self.requests.due_ns()
+    }
+
+    fn source_port(&mut self, now_ns: u64, flow: &Flow) -> u16 {
+        self.medium.source_port(now_ns, flow)
+    }
+
+    fn gathers_flows(&self, peer: Peer) -> bool {
+        self.same_host.is_on() && self.backlog.as_ref().is_some_and(|backlog| backlog.find(peer).is_some())
+    }
+
+    fn limits(&self, peer: Peer) -> PortLimits {
+        self.limits_of_ring(peer).unwrap_or_else(|| self.medium.limits(peer))
+    }
+
+    fn medium_to(&self, peer: Peer) -> PeerMedium {
+        if let Some(why) = self.same_host.why_off() {
+            return PeerMedium::Udp(why);
+        }
+        let Some(member) = self.backlog.as_ref().and_then(|backlog| backlog.find(peer)) else {
+            return PeerMedium::Udp("it is no process of this user in this network namespace");
+        };
+        self.same_host.medium_to(member)
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        // They are asked for by a thread that is about to sleep.
+        self.published.iter().for_each(Published::publish);
+        let mut all = self.medium.descriptors();
+        all.push(self.relay.as_raw_fd());
+        all.extend(self.same_host.prepare_sleep());
+        all.extend(self.adopted.iter().map(|(_, relay)| relay.as_raw_fd()));
+        all
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.medium.join(group)?;
+        self.looped.join(group);
+        Ok(())
+    }
+
+    fn leave(&mut self, group: IpAddr) -> io::Result<()> {
+        self.medium.leave(group)?;
+        self.looped.leave(group);
+        Ok(())
+    }
+
+    fn group(&mut self) -> Option<&mut dyn ProcessGroup> {
+        Some(self)
+    }
+}
+
+impl<M: Medium> ProcessGroup for SharedPort<M> {
+    fn admits(&mut self, now_ns: u64, peer: Peer) -> bool {
+        if let Some(admits) = self.ring_admits(now_ns, peer) {
+            return admits;
+        }
+        self.backlog.as_mut().is_none_or(|backlog| backlog.admits(now_ns, peer))
+    }
+
+    fn clock_began(&mut self, origin_ns: u64) {
+        self.looks.clock_began(origin_ns);
+    }
+
+    fn peer_progress(&mut self, now_ns: u64, peer: Peer, since_ns: u64) -> PeerProgress {
+        let member = self.backlog.as_ref().and_then(|backlog| backlog.find(peer));
+        let is_own = |member| self.membership.own_members().contains(&member);
+        if member.map_or_else(|| self.local.is_local(peer.process), is_own) {
+            // This process talks to itself, and has not yet taken what it sent: a program that posts for a
+            // long time on a busy processor.
+            let is_itself = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(peer.address));
+            let has_looked = self.emptied_ns.is_some_and(|emptied_ns| emptied_ns >= since_ns);
+            return if is_itself && !has_looked { PeerProgress::Starved } else { PeerProgress::Unknown };
+        }
+        let is_here = self.backlog.as_ref().is_some_and(|backlog| backlog.is_local(peer.address));
+        let Some(member) = member else {
+            let is_absent = is_here && peer.process.is_of_process();
+            return if is_absent { PeerProgress::Absent } else { PeerProgress::Unknown };
+        };
+        let since_ns = self.looks.shared_ns(now_ns, since_ns, system::monotonic_ns);
+        let last_look_ns = self.backlog.as_ref().and_then(|backlog| backlog.last_look_ns(peer));
+        let has_looked = last_look_ns.is_none_or(|looked_ns| looked_ns >= since_ns);
+        if !has_looked {
+            // Perhaps what was sent to it lies with another process, and only this tells it so.
+            self.relay.send_look(self.membership.registry(), member);
+        }
+        let (has_index, condition) = self.membership.condition(member);
+        progress::peer_progress(Signs { has_index, condition, has_looked })
+    }
+
+    fn woken(&mut self) {
+        self.relay_due = true;
+        self.looking.woken();
+    }
+
+    fn observe(&mut self, counters: &Arc<Counters>) {
+        self.device = Some(Arc::clone(counters));
+        if self.own.is_empty() {
+            self.observe_ports(std::slice::from_ref(counters));
+        }
+    }
+
+    fn publish_condition(&mut self, port_num: u8, condition: &PortCondition) {
+        let place = usize::from(port_num).checked_sub(1);
+        if let Some(published) = place.and_then(|place| self.published.get_mut(place)) {
+            published.tell(condition, system::monotonic_ns());
+        }
+    }
+
+    fn publish_objects(&mut self, summary: ObjectSummary) {
+        if let Some(published) = self.published.first_mut() {
+            published.count_objects(summary);
+        }
+    }
+
+    fn next_order(&mut self) -> Option<Order> {
+        self.orders.next()
+    }
+
+    fn answer_order(&mut self, order: &Order, answer: &[u8]) {
+        let text = self.orders.answer(self.membership.index(), order, answer);
+        // A process that does not get the answer gives the order again.
+        let _ = self.relay.answer(order.asker, &text);
+    }
+
+    fn answer_question(&mut self, order: &Order, answer: &[u8]) {
+        let text = orders::encode(self.membership.index(), order.number, answer);
+        let _ = self.relay.answer(order.asker, &text);
+    }
+
+    fn try_forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> Forwarded {
+        match self.send_on(process, received) {
+            Sent::Done => {
+                note_sent(&self.counters, Sent::Done);
+                Forwarded::Done
+            }
+            Sent::Full => Forwarded::Full,
+            Sent::NoProcess => Forwarded::NoProcess,
+        }
+    }
+
+    fn forward(&mut self, process: ProcessIndex, received: &Received<'_>) -> bool {
+        let sent = self.send_on(process, received);
+        note_sent(&self.counters, sent);
+        sent == Sent::Done
+    }
+
+    fn commons(&self) -> Option<Commons> {
+        // A process on another address is another device.
+        let name = format!("{}-{}", self.name, self.membership.address());
+        Some(Commons { folder: self.memory.find(&self.membership), name, process: self.process })
+    }
+
+    fn leave_nothing(&mut self) {
+        if self.memory.is_made() {
+            self.membership.try_with_lock(|membership| {
+                if membership.is_alone() {
+                    self.memory.remove();
+                }
+            });
+        }
+    }
+
+    fn reserve_index(&mut self, process: ProcessIndex) {
+        self.membership.registry().reserve(process);
+    }
+
+    fn adopt_index(&mut self, process: ProcessIndex) -> bool {
+        if self.local.contains(process) {
+            return true;
+        }
+        let fd = self.medium.steered_socket();
+        let sockets = self.membership.registry().sockets().clone();
+        let bind = |member| Relay::bind(&sockets, member).ok();
+        let Some(adopted) = self.membership.adopt(fd, process, &mut self.services, bind) else {
+            return false;
+        };
+        self.adopted.push(adopted);
+        if let Some(backlog) = &self.backlog {
+            backlog.end_of_adopted(Peer { address: self.membership.address(), process });
+        }
+        self.local.set(process, true);
+        // Others may have sent to the name since it was free.
+        self.relay_due = true;
+        true
+    }
+
+    fn release_index(&mut self, process: ProcessIndex) {
+        let adopted = self.adopted.iter().position(|(adopted, _)| adopted.process() == process);
+        let adopted = adopted.map(|place| self.adopted.swap_remove(place).0);
+        if process != self.process {
+            self.local.set(process, false);
+        }
+        if let Some(adopted) = adopted {
+            self.membership.abandon(adopted);
+        }
+        self.membership.registry().end_reservation(process);
+        self.repair_due = true;
+    }
+
+    fn services(&mut self) -> Option<&mut dyn ServiceDirectory> {
+        Some(self)
+    }
+}
+
+impl<M: Medium> ServiceDirectory for SharedPort<M> {
+    fn publish(&mut self, entry: &ServiceEntry) -> Result<(), DirectoryError> {
+        let entries = self.at_own_addresses(entry);
+        for (index, entry) in entries.iter().enumerate() {
+            if let Err(error) = self.services.publish(entry, &self.membership) {
+                let before = entries.get(..index).unwrap_or_default();
+                before.iter().for_each(|entry| self.services.withdraw(entry, &self.membership));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self, entry: &ServiceEntry) {
+        for entry in self.at_own_addresses(entry) {
+            let (fd, membership) = (self.medium.steered_socket(), &self.membership);
+            let steered =
+                self.services.listen(&entry, membership, |services| membership.steer_locked(fd, services));
+            // Until it is made good, requests come by a detour.
+            self.repair_due |= steered.is_err();
+        }
+    }
+
+    fn withdraw(&mut self, entry: &ServiceEntry) {
+        for entry in self.at_own_addresses(entry) {
+            self.services.withdraw(&entry, &self.membership);
+        }
+    }
+
+    fn find(&mut self, service_id: ServiceId, local: Gid) -> Vec<ProcessIndex> {
+        let members = self.services.find(service_id, local, &self.membership);
+        members.into_iter().map(MemberIndex::process).collect()
+    }
+
+    fn is_address_of_another(&mut self, address: Gid) -> bool {
+        self.membership.is_address_of_another(address.into())
+    }
+
+    fn occupant(&mut self, process: ProcessIndex, address: Gid) -> Occupant {
+        self.membership.occupant(process, address.into())
+    }
+
+    fn lives(&mut self, process: ProcessIndex, who: u64) -> bool {
+        self.membership.lives(process, who)
+    }
+}
+
+impl<M: Medium> Drop for SharedPort<M> {
+    fn drop(&mut self) {
+        if self.membership.begin_to_leave(self.medium.steered_socket(), &mut self.services) {
+            // What was steered here for others goes on to them; what was for this process has no receiver.
+            for _ in 0..LAST_BATCHES {
+                if !self.receive_by_medium(0, &mut |_| {}) {
+                    break;
+                }
+            }
+            if self.membership.is_alone() {
+                self.memory.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod ring_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! What a shared port sends and receives through rings.
+
+use std::os::fd::OwnedFd;
+
+use pumice_ports::{GsoBatch, Peer, PortLimits, Received, TransmitError};
+use pumice_transport::path::Path;
+
+use super::SharedPort;
+use super::counters::count;
+use super::looking::RingLook;
+use super::receiving::is_for;
+use crate::medium::Medium;
+use crate::member_index::MemberIndex;
+use crate::same_host::{Put, Room, Says, Took};
+use crate::sockets::Sent;
+
+/// Time between two looks whether the processes at the other ends of rings live.
+const SWEEP_INTERVAL_NS: u64 = 1_000_000_000;
+
+impl<M: Medium> SharedPort<M> {
+    /// Sends a batch through a ring. `None`: it goes by UDP.
+    #[inline]
+    pub(super) fn transmit_by_ring(
+        &mut self,
+        now_ns: u64,
+        batch: &GsoBatch<'_>,
+    ) -> Option<Result<(), TransmitError>> {
+        let peer = batch.peer();
+        if !peer.process.is_of_process() || peer.address.is_multicast() {
+            return None;
+        }
+        let (member, incarnation) = self.find_member(peer)?;
+        if !self.same_host.knows(member, batch.path) {
+            if !self.may_meet(batch.path, member) {
+                return None;
+            }
+            if !self.same_host.is_open(member) {
+                self.invite(now_ns, member);
+                return None;
+            }
+        }
+        if self.same_host.put(now_ns, member, incarnation, batch)? == Put::Lost {
+            count(&self.counters.ring_lost);
+        }
+        Some(Ok(()))
+    }
+
+    /// The member that `peer` is, and the number that its owner has. The one that was asked for last is found
+    /// without a search, until another process has its place.
+    #[inline]
+    fn member_of(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
+        let backlog = self.backlog.as_ref()?;
+        if let Some((last, member, incarnation)) = self.last_found
+            && last == peer
+            && backlog.incarnation(member) == incarnation
+        {
+            return Some((member, incarnation));
+        }
+        let member = backlog.find(peer)?;
+        Some((member, backlog.incarnation(member)))
+    }
+
+    /// As [`member_of`](Self::member_of), and remembers it as the one that was asked for last.
+    #[inline]
+    fn find_member(&mut self, peer: Peer) -> Option<(MemberIndex, u64)> {
+        let (member, incarnation) = self.member_of(peer)?;
+        self.last_found = Some((peer, member, incarnation));
+        Some((member, incarnation))
+    }
+
+    /// What the ring to `peer` takes, if there is one.
+    #[inline]
+    pub(super) fn limits_of_ring(&self, peer: Peer) -> Option<PortLimits> {
+        self.same_host.limits(self.member_of(peer)?.0)
+    }
+
+    /// Whether a path that leads to the socket of a process of this namespace begins at this process's.
+    fn may_meet(&self, path: &Path, member: MemberIndex) -> bool {
+        let Some(backlog) = &self.backlog else { return false };
+        let (bound, source) = (self.membership.address(), path.flow.source);
+        let port = self.medium.port();
+        let is_own = bound == source || bound.is_unspecified() && backlog.is_local(source);
+        is_own
+            && path.flow.destination_port == port
+            // An adopted index has no process that could take a ring.
+            && (member == self.membership.index() || !self.membership.own_members().contains(&member))
+    }
+
+    #[cold]
+    fn invite(&mut self, now_ns: u64, member: MemberIndex) {
+        if self.same_host.invites(now_ns, member)
+            && let Some(says) = self.same_host.invite(now_ns, member)
+            && !self.say(&says)
+        {
+            self.same_host.not_invited(now_ns, member);
+        }
+    }
+
+    /// Says something about a ring. False: it does not arrive.
+    fn say(&self, says: &Says) -> bool {
+        let registry = self.membership.registry();
+        self.relay.send_ring(registry, says.to, says.text(), says.descriptor()) == Sent::Done
+    }
+
+    /// Whether there is room for a batch in the ring to a process; `None`: there is no ring.
+    #[inline]
+    pub(super) fn ring_admits(&mut self, now_ns: u64, peer: Peer) -> Option<bool> {
+        let Some((member, incarnation)) = self.find_member(peer) else {
+            let backlog = self.backlog.as_ref()?;
+            if self.same_host.is_on() {
+                self.same_host.forget_gone(peer.process, |member| backlog.incarnation(member));
+            }
+            return None;
+        };
+        match self.same_host.room(now_ns, member, incarnation)? {
+            Room::Yes => Some(true),
+            Room::No => Some(false),
+            Room::NoLook => {
+                let is_own = member == self.membership.index();
+                let lives = is_own || self.membership.registry().is_taken(member);
+                if !lives {
+                    self.same_host.is_gone(now_ns, member);
+                }
+                Some(!lives)
+            }
+        }
+    }
+
+    /// Takes a batch from a ring.
+    #[inline]
+    pub(super) fn receive_by_ring(
+        &mut self,
+        now_ns: u64,
+        handler: &mut dyn FnMut(&Received<'_>),
+    ) -> RingLook {
+        if self.same_host.has_fresh() {
+            if self.receive_by_medium(now_ns, handler)
+                || self.relay_due && self.receive_relayed(now_ns, handler)
+            {
+                return RingLook::Batch;
+            }
+            self.same_host.settle_fresh();
+        }
+        let SharedPort { same_host, membership, local, looped, medium, looking, counters, .. } = self;
+        let port = medium.port();
+        let accepts = |received: &Received<'_>| is_for(received, membership, local, looped, port);
+        match same_host.receive(accepts, handler) {
+            Took::Nothing => RingLook::Nothing,
+            Took::Batch { is_accepted } => {
+                if !is_accepted {
+                    count(&counters.rejected);
+                }
+                if looking.took_from_ring() {
+                    same_host.next_turn();
+                    return RingLook::BatchAndSocket;
+                }
+                RingLook::Batch
+            }
+            Took::Broken(says) => {
+                count(&counters.rejected);
+                // A producer that is not told finds out that the ring stays full.
+                self.say(&says);
+                RingLook::Batch
+            }
+        }
+    }
+
+    /// Hears what another process says about a ring.
+    pub(super) fn hear_of_ring(&mut self, now_ns: u64, text: &[u8], descriptor: Option<OwnedFd>) {
+        if let Some(says) = self.same_host.hear(now_ns, text, descriptor) {
+            // A process that gets no answer asks again.
+            self.say(&says);
+        }
+    }
+
+    /// Forgets the rings of processes that have gone, now and then.
+    pub(super) fn sweep_rings(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.looking.swept_ns) < SWEEP_INTERVAL_NS {
+            return;
+        }
+        self.looking.swept_ns = now_ns;
+        let registry = self.membership.registry();
+        self.same_host.sweep(now_ns, |member| registry.is_taken(member));
+    }
+}

@@ -1,0 +1,22 @@
+//! What a ring asks of its memory.
+
+use pumice_ground::word::Word;
+
+/// Memory that two processes share, as one of them sees it: words in front, data behind. A process may write
+/// anything anywhere at any time.
+pub(crate) trait RingMemory {
+    /// An atomic number.
+    type Word: Word;
+
+    /// The word of this number. There are as many as [`Geometry::words`](super::Geometry::words) says.
+    fn word(&self, index: usize) -> &Self::Word;
+
+    /// Copies bytes to a place in the data. The caller does not go beyond the end.
+    fn write(&self, place: usize, bytes: &[u8]);
+
+    /// Copies bytes from a place in the data. The caller does not go beyond the end.
+    fn read(&self, place: usize, bytes: &mut [u8]);
+
+    /// Everything before happens before everything after, as all threads see it.
+    fn fence(&self);
+}

@@ -1,0 +1,136 @@
+//! The side of a ring that writes.
+
+use std::sync::atomic::Ordering;
+
+use pumice_ground::word::Word;
+
+use super::Broken;
+use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
+use super::memory::RingMemory;
+use super::slot::{self, Slot};
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushed {
+    /// The consumer looks, or will look before it sleeps.
+    Done,
+    /// It is in the ring, and the consumer sleeps: the caller wakes it.
+    DoneWake,
+    /// There is no room.
+    Full,
+}
+
+/// What one side has written, or the other has taken, since the beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) slots: u64,
+    pub(super) bytes: u64,
+}
+
+/// Writes batches.
+#[derive(Debug)]
+pub(crate) struct Producer<M> {
+    memory: M,
+    geometry: Geometry,
+    written: Position,
+    /// What the consumer was seen to have taken.
+    taken: Position,
+}
+
+impl<M: RingMemory> Producer<M> {
+    /// The producer of a new ring, whose memory is all zero.
+    pub(crate) fn new(memory: M, geometry: Geometry) -> Producer<M> {
+        Producer { memory, geometry, written: Position::default(), taken: Position::default() }
+    }
+
+    /// The size of the ring.
+    #[inline]
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Writes nonsense into the next slot.
+    #[cfg(test)]
+    pub(crate) fn scribble(&mut self) {
+        self.memory.word(self.geometry.slot_word(self.written.slots)).store(u64::MAX, Ordering::Release);
+    }
+
+    /// Whether so many slots, and batches of so many bytes in all, fit in now.
+    ///
+    /// # Errors
+    /// The consumer claims to have taken what was not written.
+    #[inline]
+    pub(crate) fn has_room(&mut self, slots: u32, length_bytes: u32) -> Result<bool, Broken> {
+        let needed_bytes = Geometry::data_cost(length_bytes);
+        if self.fits(slots, needed_bytes) {
+            return Ok(true);
+        }
+        self.look()?;
+        Ok(self.fits(slots, needed_bytes))
+    }
+
+    #[inline]
+    fn fits(&self, slots: u32, needed_bytes: u64) -> bool {
+        let used_slots = self.written.slots.wrapping_sub(self.taken.slots);
+        let used_bytes = self.written.bytes.wrapping_sub(self.taken.bytes);
+        used_slots + u64::from(slots) <= u64::from(self.geometry.slots())
+            && used_bytes + needed_bytes <= u64::from(self.geometry.data_bytes())
+    }
+
+    /// Looks at what the consumer has taken.
+    fn look(&mut self) -> Result<(), Broken> {
+        let seen = Position {
+            slots: self.memory.word(TAKEN_SLOTS).load(Ordering::Acquire),
+            bytes: self.memory.word(TAKEN_BYTES).load(Ordering::Acquire),
+        };
+        let is_between = |before: u64, now: u64, after: u64| before <= now && now <= after;
+        let is_possible = is_between(self.taken.slots, seen.slots, self.written.slots)
+            && is_between(self.taken.bytes, seen.bytes, self.written.bytes);
+        if !is_possible {
+            return Err(Broken);
+        }
+        self.taken = seen;
+        Ok(())
+    }
+
+    /// Writes a batch, whose length is that of `bytes`.
+    ///
+    /// # Errors
+    /// As for [`has_room`](Producer::has_room).
+    #[inline]
+    pub(crate) fn push(&mut self, slot: &Slot, bytes: &[u8]) -> Result<Pushed, Broken> {
+        let data_bytes = if slot.is_inline() { 0 } else { slot.length_bytes };
+        if !self.has_room(1, data_bytes)? {
+            return Ok(Pushed::Full);
+        }
+        let [first, second] = slot.encode(self.geometry.lap(self.written.slots));
+        let place = self.geometry.slot_word(self.written.slots);
+        if slot.is_inline() {
+            for (index, word) in (place + 2..).zip(slot::to_words(bytes)) {
+                self.memory.word(index).store(word, Ordering::Relaxed);
+            }
+        } else {
+            self.write_data(bytes);
+        }
+        self.memory.word(place + 1).store(second, Ordering::Relaxed);
+        self.memory.word(place).store(first, Ordering::Release);
+        self.written.slots += 1;
+        self.written.bytes += Geometry::data_cost(data_bytes);
+        // Either this side sees that the other is about to sleep, or that one sees the slot when it looks for
+        // the last time.
+        self.memory.fence();
+        let waits = self.memory.word(WAITS);
+        let wakes = waits.load(Ordering::Relaxed) != 0 && waits.swap(0, Ordering::AcqRel) != 0;
+        Ok(if wakes { Pushed::DoneWake } else { Pushed::Done })
+    }
+
+    fn write_data(&self, bytes: &[u8]) {
+        let place = self.geometry.data_place(self.written.bytes);
+        let to_end = self.geometry.data_bytes() as usize - place;
+        let (first, rest) = bytes.split_at(bytes.len().min(to_end));
+        self.memory.write(place, first);
+        if !rest.is_empty() {
+            self.memory.write(0, rest);
+        }
+    }
+}

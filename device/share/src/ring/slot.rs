@@ -1,0 +1,103 @@
+//! What stands in a slot.
+
+use super::geometry::LINE_WORDS;
+
+/// Words of a slot behind the first two.
+const INLINE_WORDS: usize = LINE_WORDS - 2;
+/// Bytes of a batch that fit in its slot.
+pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<u64>();
+/// Bytes of the longest batch.
+pub(crate) const MAX_BATCH_BYTES: u32 = 65_507;
+
+/// What a slot is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The bytes say what a path is from now on.
+    Path = 1,
+    /// Packets with an ICRC.
+    Sealed = 2,
+    /// Packets in which the place of the ICRC is empty.
+    Unsealed = 3,
+}
+
+impl Kind {
+    const fn of(byte: u8) -> Option<Kind> {
+        match byte {
+            1 => Some(Kind::Path),
+            2 => Some(Kind::Sealed),
+            3 => Some(Kind::Unsealed),
+            _ => None,
+        }
+    }
+}
+
+/// A slot without its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) kind: Kind,
+    /// Which path the batch took, or is described.
+    pub(crate) path: u8,
+    /// Bytes of every packet but the last, at least 1.
+    pub(crate) segment_bytes: u32,
+    /// Bytes of the batch, at least 1 and at most [`MAX_BATCH_BYTES`].
+    pub(crate) length_bytes: u32,
+}
+
+impl Slot {
+    /// Whether the bytes are in the slot itself.
+    pub(super) const fn is_inline(&self) -> bool {
+        self.length_bytes as usize <= INLINE_BYTES
+    }
+
+    /// The first two words, in a lap.
+    #[inline]
+    pub(super) const fn encode(&self, lap: u32) -> [u64; 2] {
+        let first = (lap as u64) << 32 | (self.path as u64) << 8 | self.kind as u64;
+        [first, (self.segment_bytes as u64) << 32 | self.length_bytes as u64]
+    }
+
+    /// The lap in which a slot was written, from its first word.
+    #[inline]
+    pub(super) const fn lap(first: u64) -> u32 {
+        (first >> 32) as u32
+    }
+
+    /// The slot of two words; `None`: no producer writes such a one.
+    #[inline]
+    pub(super) fn decode([first, second]: [u64; 2]) -> Option<Slot> {
+        let [kind, path, 0, 0] = (first as u32).to_le_bytes() else { return None };
+        let slot = Slot {
+            kind: Kind::of(kind)?,
+            path,
+            segment_bytes: (second >> 32) as u32,
+            length_bytes: second as u32,
+        };
+        let is_batch = (1..=MAX_BATCH_BYTES).contains(&slot.length_bytes)
+            && (1..=slot.length_bytes).contains(&slot.segment_bytes);
+        is_batch.then_some(slot)
+    }
+}
+
+/// The bytes of a batch as the words of a slot behind the first two.
+#[inline]
+pub(super) fn to_words(bytes: &[u8]) -> [u64; INLINE_WORDS] {
+    let mut padded = [0; INLINE_BYTES];
+    if let Some(place) = padded.get_mut(..bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+    let mut words = [0; INLINE_WORDS];
+    for (word, bytes) in words.iter_mut().zip(padded.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
+}
+
+/// The inverse of [`to_words`].
+#[inline]
+pub(super) fn to_bytes(words: [u64; INLINE_WORDS]) -> [u8; INLINE_BYTES] {
+    let mut bytes = [0; INLINE_BYTES];
+    for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+    bytes
+}

@@ -1,0 +1,73 @@
+//! A ring that another process sends through.
+
+use pumice_ports::Received;
+
+use super::paths::{MAX_PATHS, Way};
+use crate::member_index::MemberIndex;
+use crate::ring::{Broken, Consumer, Kind, MAX_BATCH_BYTES, RingMemory};
+use crate::system::RingPages;
+
+/// Room for a batch that was copied out of a ring.
+pub(crate) type BatchBuffer = [u8; MAX_BATCH_BYTES as usize];
+
+/// The consumer of a ring, and what the producer has said about paths.
+#[derive(Debug)]
+pub(crate) struct Inbound<M = RingPages> {
+    /// The process that invited this one.
+    pub(super) from: MemberIndex,
+    /// Which of that process's rings it is.
+    pub(super) number: u64,
+    consumer: Consumer<M>,
+    ways: Box<[Option<Way>]>,
+    /// Nothing was taken yet: batches that went by UDP before come first.
+    pub(super) is_fresh: bool,
+    /// There is a newer ring from this member index: this one goes when it is empty.
+    pub(super) is_superseded: bool,
+}
+
+impl<M: RingMemory> Inbound<M> {
+    pub(crate) fn new(from: MemberIndex, number: u64, consumer: Consumer<M>) -> Inbound<M> {
+        let ways = vec![None; MAX_PATHS].into_boxed_slice();
+        Inbound { from, number, consumer, ways, is_fresh: true, is_superseded: false }
+    }
+
+    /// Whether there is something to take.
+    #[inline]
+    pub(super) fn has_more(&self) -> bool {
+        self.consumer.has_more()
+    }
+
+    /// Takes the next batch. `None`: there is none.
+    ///
+    /// # Errors
+    /// The producer wrote what no producer writes.
+    #[inline]
+    pub(crate) fn take<'b>(&mut self, buffer: &'b mut BatchBuffer) -> Result<Option<Received<'b>>, Broken> {
+        // A producer describes a path before a batch that takes it: one slot each.
+        for _ in 0..=MAX_PATHS {
+            let Some(slot) = self.consumer.take(buffer)? else { return Ok(None) };
+            let way = self.ways.get_mut(usize::from(slot.path)).ok_or(Broken)?;
+            let bytes = buffer.get(..slot.length_bytes as usize).ok_or(Broken)?;
+            if slot.kind == Kind::Path {
+                *way = Some(Way::decode(bytes).ok_or(Broken)?);
+                continue;
+            }
+            let Way { flow, traffic_class, hop_limit } = (*way).ok_or(Broken)?;
+            let bytes = buffer.get(..slot.length_bytes as usize).ok_or(Broken)?;
+            return Ok(Some(Received {
+                flow,
+                traffic_class,
+                hop_limit,
+                segment_bytes: slot.segment_bytes as usize,
+                bytes,
+                has_icrc: slot.kind == Kind::Sealed,
+            }));
+        }
+        Err(Broken)
+    }
+
+    /// This process is about to sleep. False: there is something to take.
+    pub(super) fn prepare_sleep(&self) -> bool {
+        self.consumer.prepare_sleep()
+    }
+}

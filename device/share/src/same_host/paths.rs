@@ -1,0 +1,172 @@
+//! Paths of batches, which are said once for a ring and then have a number.
+
+use std::net::IpAddr;
+
+use pumice_transport::path::{Flow, Path};
+
+use crate::record;
+use crate::ring::INLINE_BYTES;
+
+/// Paths that a ring knows at a time: as many as a byte tells apart. Each queue pair has one, and the path
+/// has the number that its source port and its marks say; another one of that number takes its place.
+pub(super) const MAX_PATHS: usize = 256;
+
+/// TTL of batches that leave it to the port: that of the kernel.
+const DEFAULT_HOP_LIMIT: u8 = 64;
+
+/// How batches travel, as their receiver sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) flow: Flow,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
+}
+
+impl Way {
+    /// The way of a path.
+    pub(super) fn of(path: &Path) -> Way {
+        let hop_limit = if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit };
+        Way { flow: path.flow, traffic_class: path.traffic_class, hop_limit }
+    }
+
+    /// As bytes: family, marks, ports, addresses. `None`: the addresses are of two families.
+    pub(super) fn encode(&self) -> Option<[u8; INLINE_BYTES]> {
+        let (family, source) = record::address_bytes(self.flow.source);
+        let (other_family, destination) = record::address_bytes(self.flow.destination);
+        let [s0, s1] = self.flow.source_port.to_le_bytes();
+        let [d0, d1] = self.flow.destination_port.to_le_bytes();
+        let mut bytes = [0; INLINE_BYTES];
+        let (head, rest) = bytes.split_first_chunk_mut::<16>()?;
+        head.split_first_chunk_mut::<7>()?.0.clone_from(&[
+            family,
+            self.traffic_class,
+            self.hop_limit,
+            s0,
+            s1,
+            d0,
+            d1,
+        ]);
+        let (first, rest) = rest.split_first_chunk_mut::<16>()?;
+        *first = source;
+        *rest.first_chunk_mut::<16>()? = destination;
+        (family == other_family).then_some(bytes)
+    }
+
+    /// The way in these bytes.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Way> {
+        let (head, rest) = bytes.split_first_chunk::<16>()?;
+        let [family, traffic_class, hop_limit, s0, s1, d0, d1, ..] = *head;
+        let (source, rest) = rest.split_first_chunk::<16>()?;
+        let address = |bytes: &[u8; 16]| -> Option<IpAddr> { record::address_from(family, bytes) };
+        let flow = Flow {
+            source: address(source)?,
+            destination: address(rest.first_chunk::<16>()?)?,
+            source_port: u16::from_le_bytes([s0, s1]),
+            destination_port: u16::from_le_bytes([d0, d1]),
+        };
+        Some(Way { flow, traffic_class, hop_limit })
+    }
+}
+
+/// The paths of a ring, as its producer knows them.
+#[derive(Debug)]
+pub(super) struct PathNumbers {
+    known: Box<[Option<Path>]>,
+}
+
+impl Default for PathNumbers {
+    fn default() -> PathNumbers {
+        PathNumbers { known: vec![None; MAX_PATHS].into_boxed_slice() }
+    }
+}
+
+/// The number of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Number {
+    Known(u8),
+    /// The consumer has to be told first.
+    New(u8),
+}
+
+impl PathNumbers {
+    /// The number that a path has, or that it would have.
+    #[inline]
+    pub(super) fn find(&mut self, path: &Path) -> Number {
+        let number = number_of(path);
+        match self.known.get(usize::from(number)) {
+            Some(Some(known)) if known == path => Number::Known(number),
+            _ => Number::New(number),
+        }
+    }
+
+    /// The path has the number that `find` gave it.
+    pub(super) fn learn(&mut self, path: &Path) {
+        if let Some(known) = self.known.get_mut(usize::from(number_of(path))) {
+            *known = Some(path.clone());
+        }
+    }
+}
+
+#[inline]
+fn number_of(path: &Path) -> u8 {
+    let [high, low] = path.flow.source_port.to_be_bytes();
+    low ^ high.rotate_left(5) ^ path.traffic_class.rotate_left(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(source: &str, destination: &str, traffic_class: u8) -> Path {
+        let flow = Flow {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            source_port: 4791,
+            destination_port: 4792,
+        };
+        Path { flow, traffic_class, hop_limit: 0, flow_label: 0 }
+    }
+
+    #[test]
+    fn ways_are_bytes_and_back() {
+        for (source, destination) in [("127.0.0.1", "10.0.0.9"), ("::1", "fe80::7")] {
+            let way = Way::of(&path(source, destination, 0x63));
+            assert_eq!(way.hop_limit, 64);
+            let bytes = way.encode().unwrap();
+            assert_eq!(Way::decode(&bytes), Some(way));
+            let mut other = bytes;
+            other[0] = 5;
+            assert_eq!(Way::decode(&other), None);
+        }
+        assert_eq!(Way::of(&path("127.0.0.1", "::1", 0)).encode(), None);
+    }
+
+    #[test]
+    fn a_path_keeps_its_number_until_another_one_takes_it() {
+        let mut numbers = PathNumbers::default();
+        let from_port = |source_port| {
+            let path = path("::1", "::1", 0);
+            Path { flow: Flow { source_port, ..path.flow }, ..path }
+        };
+        let all: Vec<Path> = (0xc000..0xc100).map(from_port).collect();
+        for path in &all {
+            let Number::New(number) = numbers.find(path) else { panic!("{path:?} is not new") };
+            numbers.learn(path);
+            assert_eq!(numbers.find(path), Number::Known(number));
+        }
+        assert!(
+            all.iter().all(|path| matches!(numbers.find(path), Number::Known(_))),
+            "none takes another's"
+        );
+        let Number::Known(number) = numbers.find(&all[0]) else { unreachable!("checked above") };
+        let other = (0xc100..).map(from_port).find(|other| number_of(other) == number).unwrap();
+        assert_eq!(numbers.find(&other), Number::New(number));
+        numbers.learn(&other);
+        assert_eq!(
+            (numbers.find(&other), numbers.find(&all[0])),
+            (Number::Known(number), Number::New(number))
+        );
+        assert_eq!(numbers.find(&all[1]), Number::Known(number_of(&all[1])));
+        assert!(matches!(numbers.find(&path("::1", "::1", 4)), Number::New(_)), "marks are part of a path");
+    }
+}

@@ -1,0 +1,141 @@
+//! A process that uses a shared XRC domain: it executes for targets, whose records have to remember it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pumice_ground::random::Random;
+use pumice_ports::ProcessGroup;
+use pumice_transport::wire::{ProcessIndex, Qpn};
+
+use super::actor::SharedLedger;
+use super::kernel::Pid;
+use crate::SharedPort;
+use crate::xrc::{DomainFile, Seen, TargetRecord};
+
+/// Targets of the domain at a time, so that processes meet.
+const MAX_TARGETS: usize = 4;
+
+pub(super) struct Domains {
+    pid: Pid,
+    ledger: SharedLedger,
+    file: Option<DomainFile>,
+    /// Records as this process saw them last.
+    records: BTreeMap<u32, TargetRecord>,
+    adopted: BTreeSet<ProcessIndex>,
+}
+
+impl Domains {
+    pub(super) fn new(pid: Pid, ledger: SharedLedger) -> Domains {
+        Domains { pid, ledger, file: None, records: BTreeMap::new(), adopted: BTreeSet::new() }
+    }
+
+    /// Opens the domain, unless its lock is a stopped process's.
+    pub(super) fn open(&mut self, port: &SharedPort) {
+        let commons = port.commons().unwrap();
+        let opened = DomainFile::open(&commons, 1, 2);
+        let trusted = !matches!(&opened, Err(error) if error.errno() == libc::EPERM);
+        assert!(trusted, "a file that this user alone has is not trusted: {opened:?}");
+        self.file = opened.ok().map(|(file, _)| file);
+    }
+
+    /// Does one thing, or nothing.
+    pub(super) fn act(&mut self, random: &mut Random, port: &mut SharedPort) {
+        let Some(file) = self.file.take() else {
+            if random.below(3) == 0 {
+                self.open(port);
+            }
+            return;
+        };
+        match random.below(12) {
+            0..=1 => self.create(&file),
+            2..=6 => {
+                let targets = file.targets();
+                if let Some(&target) = targets.get(random.below(targets.len() as u64) as usize) {
+                    self.execute(&file, target, random.below(2) == 0);
+                }
+            }
+            7 => file.sweep(),
+            8..=9 => self.look_after_indices(&file, random, port),
+            10 if random.below(4) == 0 => {
+                self.file = Some(file);
+                return self.close();
+            }
+            _ => {}
+        }
+        self.file = Some(file);
+    }
+
+    fn create(&self, file: &DomainFile) {
+        if file.targets().len() >= MAX_TARGETS {
+            return;
+        }
+        let number = self.ledger.borrow_mut().number();
+        let qpn = file.process().number_base() | (number & 0xffff) as u32;
+        let mut record = TargetRecord { qpn, ..TargetRecord::default() };
+        if file.create(&mut record).is_ok() {
+            self.ledger.borrow_mut().registered(self.pid, qpn);
+        }
+    }
+
+    /// As the owner of an SRQ does: the record is locked, loaded, changed and stored before the peer is
+    /// answered.
+    fn execute(&mut self, file: &DomainFile, (place, qpn): (u32, u32), registers: bool) {
+        let Some(guard) = file.lock_record(place) else { return };
+        self.ledger.borrow_mut().locked(self.pid, qpn);
+        let empty = || TargetRecord { qpn, ..TargetRecord::default() };
+        let mut record = self.records.get(&qpn).cloned().unwrap_or_else(empty);
+        match file.load(place, &mut record) {
+            Seen::Gone => self.gone(file, place, qpn),
+            Seen::Same | Seen::Changed => {
+                let responder = &mut record.snapshot.responder;
+                self.ledger.borrow_mut().record_read(qpn, responder.expected_psn);
+                responder.expected_psn += 1;
+                self.ledger.borrow_mut().record_stores(qpn, responder.expected_psn);
+                record.sequence += 1;
+                if registers {
+                    record.register(file.process(), true);
+                }
+                if file.store(place, &record).is_ok() {
+                    self.ledger.borrow_mut().record_stored(qpn);
+                    if registers {
+                        self.ledger.borrow_mut().registered(self.pid, qpn);
+                    }
+                }
+                self.records.insert(qpn, record);
+            }
+        }
+        self.ledger.borrow_mut().unlocks(qpn);
+        drop(guard);
+    }
+
+    /// The place may be another target's by now.
+    fn gone(&self, file: &DomainFile, place: u32, qpn: u32) {
+        if file.find(qpn) == Some(place) {
+            self.ledger.borrow_mut().record_gone(qpn);
+        }
+    }
+
+    /// Keeps the process indices of targets from being given out, and takes over those whose process is gone.
+    fn look_after_indices(&mut self, file: &DomainFile, random: &mut Random, port: &mut SharedPort) {
+        let indices: BTreeSet<ProcessIndex> =
+            file.targets().iter().map(|(_, qpn)| Qpn::new(*qpn).process()).collect();
+        for index in self.adopted.difference(&indices).copied().collect::<Vec<ProcessIndex>>() {
+            self.adopted.remove(&index);
+            self.ledger.borrow_mut().released(index);
+            port.release_index(index);
+        }
+        let own = port.process();
+        for index in indices.into_iter().filter(|index| *index != own) {
+            port.reserve_index(index);
+            if random.below(2) == 0 && port.adopt_index(index) {
+                self.ledger.borrow_mut().adopted(self.pid, index);
+                self.adopted.insert(index);
+            }
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.ledger.borrow_mut().closes_domain(self.pid);
+        self.records.clear();
+        self.file = None;
+    }
+}

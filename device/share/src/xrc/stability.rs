@@ -1,0 +1,30 @@
+//! Whether a record that was read stays what it is. For fuzzing: files of other processes hold anything.
+
+use super::codec::{self, HEADER_BYTES};
+use super::record::{EVENTS, TargetRecord};
+
+/// Where a header has its checksum.
+const SUM: std::ops::Range<usize> = 16..HEADER_BYTES;
+
+/// Reads bytes as a record, as they are and with a right checksum. `None`: they are none; false: what was
+/// read is something else after it was written and read again, or has more events than it keeps.
+pub fn is_stable(bytes: &[u8]) -> Option<bool> {
+    let mut sealed = bytes.to_vec();
+    if let Some(head) = codec::header(bytes)
+        && let Some(sum) =
+            bytes.get(HEADER_BYTES..head.length_bytes).map(|body| codec::checksum(head.sequence, body))
+        && let Some(place) = sealed.get_mut(SUM)
+    {
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+    let mut record = TargetRecord::default();
+    if !codec::decode(bytes, &mut record) && !codec::decode(&sealed, &mut record) {
+        return None;
+    }
+    let (mut written, mut again) = (Vec::new(), TargetRecord::default());
+    codec::encode(&record, &mut written);
+    let same = codec::decode(&written, &mut again) && again == record;
+    let few = record.events_since(0).count() <= EVENTS;
+    record.forget_the_dead(&[false; 256]);
+    Some(same && few && record.is_unused())
+}
