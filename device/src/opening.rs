@@ -9,6 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pumice_engine::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
+use pumice_engine::world::World;
 use pumice_events::counters::Counters;
 use pumice_events::{AwaitedEvents, FaultWitness, Faulted, ReportSource, StepHook, Subscribers, Topics};
 use pumice_faults::calls::{CallFaults, CallRules};
@@ -24,9 +26,7 @@ use pumice_profile::settings::Wire;
 use pumice_share::{ShareConfig, ShareError, SharedPort, switches};
 use pumice_transport::wire::ProcessIndex;
 
-use crate::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
-use crate::world::World;
 
 /// Opens what a capture is written to, once the port is there.
 pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;

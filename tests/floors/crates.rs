@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 19] = [
+pub(super) const PACKAGES: [&str; 20] = [
     "",
     "transport",
     "device/calls",
@@ -16,6 +16,7 @@ pub(super) const PACKAGES: [&str; 19] = [
     "device/objects",
     "device/ports",
     "device/share",
+    "device/engine",
     "device",
     "verbs",
     "verbs/perf",

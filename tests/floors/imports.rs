@@ -8,7 +8,7 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 11] = [
+const FLOORS: [(&str, &str); 12] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
     ("device/ground", "pumice-ground"),
@@ -18,6 +18,7 @@ const FLOORS: [(&str, &str); 11] = [
     ("device/objects", "pumice-objects"),
     ("device/ports", "pumice-ports"),
     ("device/share", "pumice-share"),
+    ("device/engine", "pumice-engine"),
     ("device", "pumice-device"),
     ("verbs", "pumice-verbs"),
 ];

@@ -96,15 +96,15 @@ const LINUX_EDGES: &[&str] = &[
 /// commands that need no device.
 const PORTABLE: &[&str] = &[
     "transport/src",
-    "device/src/engine",
-    "device/src/driver",
+    "device/engine/src/engine",
+    "device/engine/src/driver",
     "device/events/src",
     "device/faults/src",
     "device/ground/src",
     "device/ports/src/gsi",
     "device/objects/src",
     "device/ports/src/fabric",
-    "device/src/world.rs",
+    "device/engine/src/world.rs",
     "verbs/src",
     "src/sim",
     "src/capture",

@@ -109,16 +109,21 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
-        folder: "device/src",
+        folder: "device/engine/src",
         rooms: &[
-            room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
-            room("trace", &["trace/"], "what happened, as a file"),
-            room("check", &["check/"], "what programs do wrong"),
             room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),
             room("engine", &["engine/"], "drives queue pairs against a port"),
             room("driver", &["driver/"], "who drives the engine, and when"),
             room("hca", &["hca/"], "the adapter as its users see it"),
             room("world", &["world.rs", "event_tests.rs"], "several adapters in virtual time"),
+        ],
+    },
+    House {
+        folder: "device/src",
+        rooms: &[
+            room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
+            room("trace", &["trace/"], "what happened, as a file"),
+            room("check", &["check/"], "what programs do wrong"),
             room("opening", &["opening.rs"], "the one place where a device is put together"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
         ],

@@ -52,6 +52,7 @@ mod datagram;
 mod elsewhere;
 mod error;
 pub(crate) mod folder;
+#[doc(hidden)]
 pub mod fuzzing;
 mod giving;
 mod holders;
@@ -115,7 +116,7 @@ use registry::Registry;
 
 /// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of this
 /// user. The index is for
-/// [`HcaConfig::process`](crate::hca::HcaConfig::process).
+/// [`HcaConfig::process`](pumice_engine::hca::HcaConfig::process).
 ///
 /// # Errors
 /// See [`ShareError`].

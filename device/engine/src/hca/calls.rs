@@ -14,7 +14,7 @@ use pumice_transport::types::AsyncEventType;
 
 /// What calls look at first.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct CallWatch(Arc<Watch>);
+pub struct CallWatch(Arc<Watch>);
 
 #[derive(Debug, Default)]
 struct Watch {
@@ -110,7 +110,7 @@ pub enum CallEnd<'a> {
 
 impl CallGate {
     /// The gate of a device with these rules about calls.
-    pub(crate) fn new(
+    pub fn new(
         watch: CallWatch,
         faults: CallFaults,
         triggers: Arc<Triggers>,
@@ -122,7 +122,7 @@ impl CallGate {
     }
 
     /// The rules, for those who change them.
-    pub(crate) fn rules(&self) -> Arc<dyn CallRules> {
+    pub fn rules(&self) -> Arc<dyn CallRules> {
         Arc::<Shared>::clone(&self.shared)
     }
 

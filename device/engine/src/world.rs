@@ -48,7 +48,7 @@ impl World {
     }
 
     /// Adds the HCA that `open` makes of a port with these addresses and of the world's clock.
-    pub(crate) fn add_opened<E>(
+    pub fn add_opened<E>(
         &mut self,
         addresses: &[IpAddr],
         open: impl FnOnce(SimPort, Clock) -> Result<Hca, E>,

@@ -80,7 +80,7 @@ impl Resources {
     }
 
     /// A call has returned: whether something is to happen to the device.
-    pub(crate) fn called(&mut self, key: &CallKey<'_>) -> bool {
+    pub fn called(&mut self, key: &CallKey<'_>) -> bool {
         let Resources { faults, events, .. } = self;
         let Some(faults) = faults else { return false };
         faults.called(key, &mut |fault| events.emit(&Event::CallFaultApplied { fault }))

@@ -48,7 +48,7 @@ use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 
 pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
-pub(crate) use calls::CallWatch;
+pub use calls::CallWatch;
 pub use calls::{CallEnd, CallGate, Entered};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
@@ -132,7 +132,7 @@ impl HcaConfig {
     ///
     /// # Errors
     /// The operating system has no thread to give.
-    pub(crate) fn subscribe(&mut self, clock: &Clock) -> Result<Subscribers, HcaError> {
+    pub fn subscribe(&mut self, clock: &Clock) -> Result<Subscribers, HcaError> {
         let mut list = std::mem::take(&mut self.subscribers);
         if let Some(hook) = self.log.take() {
             // In virtual time there are no threads: the hook is called at once.
@@ -187,7 +187,7 @@ impl Hca {
     }
 
     /// As [`Hca::open`], with the subscribers of the gate and the port, a fault plan and a shuffled schedule.
-    pub(crate) fn open_with(
+    pub fn open_with(
         config: HcaConfig,
         mut port: Box<dyn Port>,
         clock: Clock,
@@ -353,7 +353,7 @@ impl Hca {
     }
 
     /// What a fault plan makes happen after calls happens here.
-    pub(crate) fn attend_calls(&self, triggers: &Triggers) {
+    pub fn attend_calls(&self, triggers: &Triggers) {
         let core = Arc::downgrade(&self.core);
         triggers.attend(Arc::new(move |key| {
             let Some(core) = core.upgrade() else { return false };

@@ -1,0 +1,16 @@
+//! The adapter itself: the tables of all objects, the engine that drives queue pairs against a port, the threads that
+//! drive the engine, and the adapter as its users see it.
+
+// A program must not be ended by what comes from the network, from its arguments or from shared memory.
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
+
+mod driver;
+mod engine;
+#[cfg(test)]
+mod event_tests;
+pub mod hca;
+pub mod resources;
+pub mod world;
