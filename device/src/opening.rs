@@ -18,6 +18,7 @@ use pumice_faults::shuffle::{Shuffle, ShuffleOptions};
 use pumice_faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use pumice_ground::clock::Clock;
 use pumice_ground::system::output_file::{OutputFile, on_standard_error};
+use pumice_instruments::trace::{ClockBase, TraceSource, TraceSubscriber};
 use pumice_ports::{
     CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,
     UdpConfig, UdpPort, whole_blocks,
@@ -25,8 +26,6 @@ use pumice_ports::{
 use pumice_profile::settings::Wire;
 use pumice_share::{ShareConfig, ShareError, SharedPort, switches};
 use pumice_transport::wire::ProcessIndex;
-
-use crate::trace::{ClockBase, TraceSource, TraceSubscriber};
 
 /// Opens what a capture is written to, once the port is there.
 pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 20] = [
+pub(super) const PACKAGES: [&str; 21] = [
     "",
     "transport",
     "device/calls",
@@ -17,6 +17,7 @@ pub(super) const PACKAGES: [&str; 20] = [
     "device/ports",
     "device/share",
     "device/engine",
+    "device/instruments",
     "device",
     "verbs",
     "verbs/perf",

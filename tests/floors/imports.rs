@@ -8,7 +8,7 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 12] = [
+const FLOORS: [(&str, &str); 13] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
     ("device/ground", "pumice-ground"),
@@ -19,6 +19,7 @@ const FLOORS: [(&str, &str); 12] = [
     ("device/ports", "pumice-ports"),
     ("device/share", "pumice-share"),
     ("device/engine", "pumice-engine"),
+    ("device/instruments", "pumice-instruments"),
     ("device", "pumice-device"),
     ("verbs", "pumice-verbs"),
 ];

@@ -119,11 +119,16 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
-        folder: "device/src",
+        folder: "device/instruments/src",
         rooms: &[
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
             room("trace", &["trace/"], "what happened, as a file"),
             room("check", &["check/"], "what programs do wrong"),
+        ],
+    },
+    House {
+        folder: "device/src",
+        rooms: &[
             room("opening", &["opening.rs"], "the one place where a device is put together"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
         ],

@@ -1,5 +1,5 @@
-//! The adapter itself: the tables of all objects, the engine that drives queue pairs against a port, the threads that
-//! drive the engine, and the adapter as its users see it.
+//! The adapter itself: the tables of all objects, the engine that drives queue pairs against a port, the
+//! threads that drive the engine, and the adapter as its users see it.
 
 // A program must not be ended by what comes from the network, from its arguments or from shared memory.
 #![cfg_attr(

@@ -57,7 +57,7 @@ const HWCOUNTER_ENTRY_VALUE: u16 = 83;
 /// Ports of a device at most.
 const MOST_PORTS: u32 = 2;
 /// What is added to the number of a command in the names of files about second ports:
-/// `device/src/sysfs/netlink.rs` adds it.
+/// `device/instruments/src/sysfs/netlink.rs` adds it.
 const OF_SECOND_PORT: u16 = 50;
 /// What is below the flags of an attribute's kind.
 const KIND: u16 = 0x3fff;

@@ -5,7 +5,8 @@
 //! binding, polling and receiving are the C library's.
 //!
 //! What is answered is in the tree (`netlink/DEVICE/COMMAND`): the attributes, made by
-//! `device/src/sysfs/netlink.rs`. Here are the headers around them, and the numbers of statistics.
+//! `device/instruments/src/sysfs/netlink.rs`. Here are the headers around them, and the numbers of
+//! statistics.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{size_of, transmute, zeroed};

@@ -42,4 +42,4 @@ pub use timeline::{
 
 pub use why::{Fate, Part, PartKind, Reasons, Story};
 
-pub(crate) use subscriber::ClockBase;
+pub use subscriber::ClockBase;

@@ -42,14 +42,14 @@ pub type TraceSource = Box<dyn FnOnce() -> io::Result<TraceFile> + Send>;
 
 /// What the clocks of the host say when the device's clock says 0.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ClockBase {
+pub struct ClockBase {
     pub(crate) monotonic_ns: u64,
     pub(crate) wall_ns: u64,
 }
 
 impl ClockBase {
     /// Of a clock; 0 of virtual time.
-    pub(crate) fn of(clock: &Clock) -> ClockBase {
+    pub fn of(clock: &Clock) -> ClockBase {
         if clock.is_virtual() {
             return ClockBase::default();
         }
@@ -74,7 +74,7 @@ impl TraceSubscriber {
     ///
     /// # Errors
     /// The file cannot be written, or there is no thread to be had.
-    pub(crate) fn begin(
+    pub fn begin(
         trace: TraceFile,
         base: ClockBase,
         names: (&str, &str),

@@ -87,7 +87,7 @@ const RECORD_BYTES: usize = 4096;
 
 /// A record that is being put together: its room is there, so that each byte is a store.
 #[derive(Debug)]
-struct Line {
+pub(crate) struct Line {
     bytes: [u8; RECORD_BYTES],
     used: usize,
 }
@@ -143,7 +143,7 @@ impl Out for Line {
 
 /// Writes records one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Encoder {
+pub(crate) struct Encoder {
     at_ns: u64,
     shortened: Shortened,
     line: Box<Line>,
@@ -152,7 +152,7 @@ pub(super) struct Encoder {
 impl Encoder {
     /// Appends a record that was made at this time.
     #[inline]
-    pub(super) fn put(&mut self, at_ns: u64, record: &Record<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn put(&mut self, at_ns: u64, record: &Record<'_>, out: &mut Vec<u8>) {
         let passed = self.pass(at_ns);
         let short = self.shortened.number_of_next(record);
         let line = &mut *self.line;
@@ -171,7 +171,7 @@ impl Encoder {
     }
 
     /// The same of the number and the fields of a record that is no packet.
-    pub(super) fn put_emitted(&mut self, at_ns: u64, number: u8, fields: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn put_emitted(&mut self, at_ns: u64, number: u8, fields: &[u8], out: &mut Vec<u8>) {
         let passed = self.pass(at_ns);
         let line = &mut *self.line;
         line.used = 0;

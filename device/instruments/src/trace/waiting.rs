@@ -84,19 +84,19 @@ impl Queued {
     }
 
     /// Gives away what waits, for an empty list.
-    pub(super) fn swap(&mut self, other: &mut Vec<Waiting>) {
+    pub(crate) fn swap(&mut self, other: &mut Vec<Waiting>) {
         std::mem::swap(&mut self.records, other);
         self.emitted_bytes = 0;
     }
 }
 
 /// A list with room for as many as usually wait.
-pub(super) fn usual_list() -> Vec<Waiting> {
+pub(crate) fn usual_list() -> Vec<Waiting> {
     Vec::with_capacity(USUAL_RECORDS)
 }
 
 /// Empties a list, and gives memory back that was needed once.
-pub(super) fn reuse(list: &mut Vec<Waiting>) {
+pub(crate) fn reuse(list: &mut Vec<Waiting>) {
     list.clear();
     if list.capacity() > 8 * USUAL_RECORDS {
         *list = usual_list();

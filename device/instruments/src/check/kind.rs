@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_page_that_says_the_same_and_every_page_a_kind() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/checks");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/checks");
         let list = std::fs::read_to_string(folder.join("README.md")).unwrap();
         for kind in KINDS {
             let page = std::fs::read_to_string(folder.join(format!("{}.md", kind.name)));

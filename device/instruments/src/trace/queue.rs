@@ -57,7 +57,7 @@ impl TraceQueue {
     ///
     /// # Errors
     /// The file cannot be written, or there is no thread to be had.
-    pub(super) fn start(
+    pub(crate) fn start(
         mut file: File,
         mut header: TraceHeader,
         say: Box<dyn Fn(&str) + Send>,
