@@ -12,16 +12,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pumice_engine::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use pumice_engine::world::World;
 use pumice_events::counters::Counters;
-use pumice_events::{AwaitedEvents, FaultWitness, Faulted, ReportSource, StepHook, Subscribers, Topics};
+use pumice_events::{Subscribers, Topics};
 use pumice_faults::calls::{CallFaults, CallRules};
 use pumice_faults::shuffle::{Shuffle, ShuffleOptions};
 use pumice_faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use pumice_ground::clock::Clock;
 use pumice_ground::system::output_file::{OutputFile, on_standard_error};
+use pumice_instruments::capture::{CaptureSubscriber, whole_blocks};
+use pumice_instruments::listeners::{
+    AwaitedEvents, FaultWitness, Faulted, LogHook, LogSubscriber, ReportSource, StepHook, StepSubscriber,
+};
 use pumice_instruments::trace::{ClockBase, TraceSource, TraceSubscriber};
 use pumice_ports::{
-    CaptureSubscriber, Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts,
-    UdpConfig, UdpPort, whole_blocks,
+    Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts, UdpConfig, UdpPort,
 };
 use pumice_profile::settings::Wire;
 use pumice_share::{ShareConfig, ShareError, SharedPort, switches};
@@ -51,6 +54,11 @@ pub struct Opening {
     /// The switches between it and other processes of this user on this host. Only on UDP: a simulated
     /// network has its own.
     pub topology: Option<Arc<Topology>>,
+    /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
+    /// (in virtual time at once, inside the call that caused it).
+    pub log: Option<LogHook>,
+    /// Takes a line for every step of the queue pairs.
+    pub steps: Option<StepHook>,
     /// What takes a sentence for each fault that is applied.
     pub fault_log: Option<StepHook>,
     /// Where the report of the faults is written to.
@@ -130,6 +138,8 @@ impl Opening {
             shuffle: None,
             link: None,
             topology: None,
+            log: None,
+            steps: None,
             fault_log: None,
             fault_report: None,
             names_device: false,
@@ -244,7 +254,19 @@ impl Opening {
         self.hca.subscribers.push(Box::new(witness));
         let calls = CallWatch::default();
         self.hca.subscribers.push(Box::new(calls.clone()));
-        let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock)?);
+        if let Some(hook) = self.log.take() {
+            // In virtual time there are no threads: the hook is called at once.
+            let log = if clock.is_virtual() {
+                LogSubscriber::at_once(hook)
+            } else {
+                LogSubscriber::on_thread(hook).map_err(HcaError::from)?
+            };
+            self.hca.subscribers.push(Box::new(log));
+        }
+        if let Some(hook) = self.steps.take() {
+            self.hca.subscribers.push(Box::new(StepSubscriber::on_thread(hook).map_err(HcaError::from)?));
+        }
+        let subscribers: Arc<Subscribers> = Arc::new(self.hca.subscribe(&clock));
         let is_tapped = subscribers.listen(Topics::BATCHES);
         // A link that a plan makes later is below the tap as well.
         if is_tapped || self.link.is_some() {

@@ -121,6 +121,8 @@ pub(super) const HOUSES: &[House] = &[
     House {
         folder: "device/instruments/src",
         rooms: &[
+            room("listeners", &["listeners/"], "the log, printed steps, the report of a fault plan"),
+            room("capture", &["capture.rs", "capture_tests.rs"], "packets as a file"),
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
             room("trace", &["trace/"], "what happened, as a file"),
             room("check", &["check/"], "what programs do wrong"),

@@ -14,24 +14,14 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-mod awaited;
 pub mod counters;
 mod element;
 pub mod inspect;
 mod kinds;
-mod log;
-mod relay;
 mod report_format;
-mod steps;
 mod subscribers;
-mod witness;
 
-pub use awaited::AwaitedEvents;
 pub use element::AsyncElement;
 pub use kinds::{Event, Topics};
-pub use log::{LogHook, LogSubscriber};
 pub use report_format::ReportFormat;
-pub use steps::{StepHook, StepSubscriber};
 pub use subscribers::{Subscriber, Subscribers};
-pub use witness::{FaultWitness, ReportSource, ReportWriter};
-pub use witness::{Faulted, fault_in_words};

@@ -7,6 +7,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+pub mod capture;
 pub mod check;
+pub mod listeners;
 pub mod sysfs;
 pub mod trace;

@@ -14,7 +14,6 @@
 )]
 
 mod batch;
-mod capture;
 mod damage;
 mod directory;
 pub mod ethernet;
@@ -36,7 +35,6 @@ mod two_ports;
 mod udp;
 
 pub use batch::{GsoBatch, Received, TransmitError};
-pub use capture::{CaptureSubscriber, whole_blocks};
 pub use directory::{DirectoryError, Occupant, ServiceDirectory, ServiceEntry};
 pub use fabric::{Fabric, FabricConfig, FabricStats, SimPort};
 pub use fault::{FaultPort, FaultStats};

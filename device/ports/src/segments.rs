@@ -46,7 +46,7 @@ pub fn sealed(flow: &Flow, segment_bytes: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a packet's ICRC was made for this IP ID.
-pub(super) fn is_made_for(flow: &Flow, ip_id: u16, packet: &[u8]) -> bool {
+pub fn is_made_for(flow: &Flow, ip_id: u16, packet: &[u8]) -> bool {
     let standard = packet
         .split_last_chunk::<ICRC_BYTES>()
         .is_some_and(|(body, icrc)| icrc::compute(flow, ip_id, body) == u32::from_le_bytes(*icrc));
@@ -61,7 +61,7 @@ fn is_sealed_for_rxe(flow: &Flow, ip_id: u16, packet: &[u8]) -> bool {
 }
 
 /// A position in a batch as the IP ID that its packet will carry. Batches are far shorter than 65536 packets.
-pub(super) fn ip_id(index: usize) -> u16 {
+pub fn ip_id(index: usize) -> u16 {
     index as u16
 }
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::event::{LogHook, ReportSource, StepHook, Subscriber};
+use pumice_device::event::Subscriber;
 use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::listeners::{LogHook, ReportSource, StepHook};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::port::{Link, Topology};
 use pumice_device::settings::Wire;
@@ -256,7 +257,6 @@ impl DeviceOptions {
             limits: self.limits,
             active_mtu: self.active_mtu,
             congestion: self.congestion,
-            log: self.log,
             ..HcaConfig::new(&name, gids)
         };
         let mut names_device = false;
@@ -269,6 +269,7 @@ impl DeviceOptions {
             faults: self.faults,
             tag: self.tag,
             asks_about_calls: true,
+            log: self.log,
             fault_log: self.fault_log,
             fault_report: self.fault_report.map(report_source),
             names_device,

@@ -29,7 +29,7 @@ use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::resources::Resources;
 use pumice_events::counters::Counters;
-use pumice_events::{LogHook, LogSubscriber, StepHook, StepSubscriber, Subscriber, Subscribers};
+use pumice_events::{Subscriber, Subscribers};
 use pumice_faults::calls::CallFaults;
 use pumice_faults::shuffle::Shuffle;
 use pumice_faults::{FaultPlan, PlanAtWork, Triggers};
@@ -86,12 +86,7 @@ pub struct HcaConfig {
     /// Decides where queue pair numbers, memory keys, communication ids and PSNs of messages begin. By
     /// default it comes from the operating system's random numbers, and is always the same in virtual time.
     pub seed: Option<u64>,
-    /// Told why queue pairs fail and messages are dropped: on a thread of its own, without locks
-    /// (in virtual time at once, inside the call that caused it).
-    pub log: Option<LogHook>,
-    /// Takes a line for every step of the queue pairs.
-    pub steps: Option<StepHook>,
-    /// What else listens to events.
+    /// What listens to events.
     pub subscribers: Vec<Box<dyn Subscriber>>,
 }
 
@@ -119,8 +114,6 @@ impl HcaConfig {
             active_mtu: None,
             ca_guid: default_guid(&gids),
             seed: None,
-            log: None,
-            steps: None,
             subscribers: Vec::new(),
             gids,
         }
@@ -128,25 +121,9 @@ impl HcaConfig {
 }
 
 impl HcaConfig {
-    /// Takes out who listens, and starts the threads that write the log.
-    ///
-    /// # Errors
-    /// The operating system has no thread to give.
-    pub fn subscribe(&mut self, clock: &Clock) -> Result<Subscribers, HcaError> {
-        let mut list = std::mem::take(&mut self.subscribers);
-        if let Some(hook) = self.log.take() {
-            // In virtual time there are no threads: the hook is called at once.
-            let log = if clock.is_virtual() {
-                LogSubscriber::at_once(hook)
-            } else {
-                LogSubscriber::on_thread(hook)?
-            };
-            list.push(Box::new(log));
-        }
-        if let Some(hook) = self.steps.take() {
-            list.push(Box::new(StepSubscriber::on_thread(hook)?));
-        }
-        Ok(Subscribers::new(list, clock.clone()))
+    /// Takes out who listens.
+    pub fn subscribe(&mut self, clock: &Clock) -> Subscribers {
+        Subscribers::new(std::mem::take(&mut self.subscribers), clock.clone())
     }
 }
 
@@ -179,7 +156,7 @@ impl Hca {
     /// No GIDs; congestion parameters out of bounds; the operating system has no descriptor or thread to
     /// give.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
-        let events = Arc::new(config.subscribe(&clock)?);
+        let events = Arc::new(config.subscribe(&clock));
         let triggers = Triggers::new(&FaultPlan::new(), &clock);
         let faults = CallFaults::new(&FaultPlan::new(), &config.name, &triggers);
         let calls = CallGate::new(CallWatch::default(), faults, triggers, events);

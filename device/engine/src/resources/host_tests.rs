@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pumice_events::{LogHook, LogSubscriber, Subscribers};
+use pumice_events::{Event, Subscriber, Subscribers, Topics};
 use pumice_ground::clock::Clock;
 use pumice_ground::limits::Limits;
 use pumice_ground::table::Handle;
@@ -11,6 +11,7 @@ use pumice_objects::async_event::AsyncElement;
 use pumice_objects::completion_queue::CompletionQueue;
 use pumice_objects::memory::MappingCheck;
 use pumice_objects::srq::SrqChange;
+use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, Host as _, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey};
 use pumice_transport::types::{
     Access, AsyncEventType, AtomicOperation, Cause, CqUse, QpCapacity, QpType, RecvRequest, Sge, WcStatus,
@@ -258,14 +259,28 @@ fn an_srq_whose_completion_queue_overran_has_failed() {
     assert_eq!(events.len(), 3, "and QP_FATAL: {events:?}");
 }
 
+/// Hears why queue pairs fail and messages are dropped.
+struct Causes(Arc<Mutex<Vec<(Qpn, Cause)>>>);
+
+impl Subscriber for Causes {
+    fn topics(&self) -> Topics {
+        Topics::LOG
+    }
+
+    fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        if let Event::Qp { qp, event: QpEvent::Logged(cause) } = event {
+            self.0.lock().unwrap().push((qp.qpn, **cause));
+        }
+    }
+}
+
 #[test]
 fn memory_counters_and_the_log_pass_through() {
     let word = AtomicU64::new(7);
     let address = word.as_ptr().expose_provenance() as u64;
     let log = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&log);
-    let hook: LogHook = Box::new(move |qp, cause| sink.lock().unwrap().push((qp.qpn, *cause)));
-    let events = Subscribers::new(vec![Box::new(LogSubscriber::at_once(hook))], Clock::monotonic());
+    let events = Subscribers::new(vec![Box::new(Causes(sink))], Clock::monotonic());
     let mut device = device_with(events);
     let access = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC | Access::MW_BIND;
     // SAFETY: the word outlives the device, and is atomic.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use pumice_events::counters::COUNTERS;
-use pumice_events::{AsyncElement, Event, Subscriber, Topics, fault_in_words};
+use pumice_events::{AsyncElement, Event, Subscriber, Topics};
 use pumice_faults::Fired;
 use pumice_ground::clock::Clock;
 use pumice_transport::event::QpEvent;
@@ -21,6 +21,7 @@ use super::naming;
 use super::queue::TraceQueue;
 use super::record::Record;
 use super::ways::Way;
+use crate::listeners::fault_in_words;
 
 /// Bytes that a trace has at most, if nothing else is said.
 pub const DEFAULT_LIMIT_BYTES: u64 = 256 << 20;

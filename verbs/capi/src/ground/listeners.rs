@@ -143,9 +143,10 @@ pub(crate) fn emit(device: Option<usize>, event: &Event<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pumice_device::event::Subscriber;
     use pumice_device::ground::clock::Clock;
+
+    use super::*;
 
     struct Listener(Arc<Mutex<Vec<String>>>);
 

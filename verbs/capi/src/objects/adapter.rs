@@ -6,6 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use pumice_device::addresses::address_watch::GidSource;
+use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::faults::FaultPlan;
+use pumice_device::ground::limits::Limits;
+use pumice_device::hca::{CqSetup, Hca, HcaConfig};
+use pumice_device::listeners::{LogHook, StepHook};
+use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::opening::{OpenError, Opening, UdpNetwork};
+use pumice_device::port::{Link, Topology};
+use pumice_device::profile::DeviceDescription;
+use pumice_device::settings::{Log, MAX_DEVICES, Settings};
+use pumice_device::shuffle::ShuffleOptions;
+use pumice_device::system::lineage::PerProcess;
+use pumice_transport::types::WorkCompletion;
+
 use super::capture;
 use super::device::{Device, device_at, devices};
 use super::events::Distributor;
@@ -21,20 +36,6 @@ use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
 use crate::ground::outcome::value;
 use crate::ground::settings::settings;
 use crate::ground::zeroed::zeroed;
-use pumice_device::addresses::address_watch::GidSource;
-use pumice_device::addresses::gid_table::GidEntry;
-use pumice_device::event::StepHook;
-use pumice_device::faults::FaultPlan;
-use pumice_device::ground::limits::Limits;
-use pumice_device::hca::{CqSetup, Hca, HcaConfig};
-use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::opening::{OpenError, Opening, UdpNetwork};
-use pumice_device::port::{Link, Topology};
-use pumice_device::profile::DeviceDescription;
-use pumice_device::settings::{Log, MAX_DEVICES, Settings};
-use pumice_device::shuffle::ShuffleOptions;
-use pumice_device::system::lineage::PerProcess;
-use pumice_transport::types::WorkCompletion;
 
 /// What the contexts of a device share. Dropped with the last of them: the port is free again then.
 pub(crate) struct Adapter {
@@ -82,12 +83,6 @@ impl Adapter {
         let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
         config.subscribers.extend(listening.chain(record::subscriber(settings, device)));
         config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
-        if logs(Log::Error) {
-            config.log = Some(Box::new(|qp, cause| log_cause(qp.qpn, cause)));
-        }
-        if logs(Log::Debug) {
-            config.steps = Some(Box::new(log::print_step));
-        }
         let all = devices()?;
         let tag = record::noted_tag(settings, all);
         // Signals are for the application's threads.
@@ -95,6 +90,8 @@ impl Adapter {
             faults: plan(settings, device)?,
             triggers: Some(gate::triggers()),
             call_rules: Some(Arc::new(gate::ProcessCalls)),
+            log: logs(Log::Error).then(|| -> LogHook { Box::new(|qp, cause| log_cause(qp.qpn, cause)) }),
+            steps: logs(Log::Debug).then(|| -> StepHook { Box::new(log::print_step) }),
             fault_log: fault_log(),
             fault_report: capture::report(settings),
             names_device: all.len() > 1,

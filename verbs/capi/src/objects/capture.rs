@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pumice_device::event::ReportSource;
+use pumice_device::capture::whole_blocks;
 use pumice_device::faults::FaultPlan;
+use pumice_device::listeners::ReportSource;
 use pumice_device::opening::CaptureSource;
-use pumice_device::port::whole_blocks;
 use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, MAX_DEVICES, SettingError, Settings};
 use pumice_device::system::cancellation::Uncancelled;
 use pumice_device::system::lineage::PerProcess;

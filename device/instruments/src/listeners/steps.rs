@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use pumice_events::{Event, Subscriber, Topics};
 use pumice_ground::error::ResourceError;
 
-use super::kinds::{Event, Topics};
 use super::relay::Relay;
-use super::subscribers::Subscriber;
 
 /// Lines that wait to be written; beyond that they are lost, and counted.
 const WAITING: usize = 65_536;

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
+use pumice_events::{Event, Subscriber, Topics};
 use pumice_faults::{Occurrence, Triggers};
-
-use super::kinds::{Event, Topics};
-use super::subscribers::Subscriber;
 
 /// Hears of asynchronous events for the rules that wait for them.
 pub struct AwaitedEvents(pub Arc<Triggers>);

@@ -15,10 +15,9 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::{DataLink, Endianness, PcapError};
 use pumice_events::{Event, Subscriber, Topics};
 use pumice_ground::system::output_file::open_private;
+use pumice_ports::segments;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
-
-use super::segments;
 
 /// How stale the file may be, so that one can look at it while it grows.
 const FLUSH_AFTER_NS: u64 = 10_000_000;

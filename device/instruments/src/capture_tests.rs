@@ -2,11 +2,11 @@ use std::sync::{Arc, Mutex};
 
 use pumice_events::Subscribers;
 use pumice_ground::clock::{Clock, VirtualTime};
+use pumice_ports::{Fabric, FabricConfig, GsoBatch, Port, TapPort};
 use pumice_transport::path::ROCE_PORT;
 use pumice_transport::wire::{LinkType, decapsulate};
 
 use super::*;
-use crate::{Fabric, FabricConfig, GsoBatch, Port, TapPort};
 
 /// A writer the test can look into, or that fails.
 #[derive(Clone, Default)]

@@ -5,16 +5,15 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pumice_events::{Event, Subscriber, Topics};
 use pumice_faults::completion_events::CompletionEventFired;
 use pumice_faults::completions::CompletionFired;
 use pumice_faults::live::LiveChange;
 use pumice_faults::{Fired, PacketService, ReportLine};
 use pumice_transport::wire::Qpn;
 
-use super::kinds::{Event, Topics};
 use super::relay::Relay;
 use super::steps::StepHook;
-use super::subscribers::Subscriber;
 
 /// Sentences that wait to be written; beyond that they are lost, and counted. The report loses none.
 const WAITING: usize = 1024;

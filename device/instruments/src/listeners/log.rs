@@ -3,14 +3,13 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use pumice_events::{Event, Subscriber, Topics};
 use pumice_ground::error::ResourceError;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::types::Cause;
 
-use super::kinds::{Event, Topics};
 use super::relay::Relay;
-use super::subscribers::Subscriber;
 
 /// Causes that wait to be written; beyond that they are dropped, and the counters tell the rest.
 const WAITING: usize = 1024;
