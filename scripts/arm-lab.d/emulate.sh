@@ -70,7 +70,10 @@ test_binary() {
     local place folder
     case $2 in
     pumice-transport | pumice-device | pumice-verbs) folder=${2#pumice-} ;;
-    *) folder=verbs/${2#pumice-} ;;
+    *)
+        folder=verbs/${2#pumice-}
+        [[ ! -d $source_dir/device/${2#pumice-} ]] || folder=device/${2#pumice-}
+        ;;
     esac
     place=$(binaries "$1" "$3")
     [[ -n $place ]] || {

@@ -76,6 +76,7 @@ CARGO_MANIFEST_DIR=$place RUST_BACKTRACE=0 "$target_dir/recipes-floors" --quiet 
 
 if [[ ${PUMICE_RECIPE_TESTS:-} == yes ]]; then
     mapfile -t tests < <(sed -nE '/^\+ *#\[test\]$/ { n; s/^\+ *fn ([a-z_0-9]+)\(\).*/\1/p }' "${patches[@]}")
-    cargo test --quiet --locked -p pumice-transport -p pumice-device --lib --test ladder -- "${tests[@]}"
+    mapfile -t crates < <(sed -n 's/^name = "\(.*\)"/-p\n\1/p' device/*/Cargo.toml)
+    cargo test --quiet --locked -p pumice-transport "${crates[@]}" --lib --test ladder -- "${tests[@]}"
 fi
 for patch in "${patches[@]}"; do printf 'recipe %s: applied and built\n' "$(basename "$patch" .patch)"; done
