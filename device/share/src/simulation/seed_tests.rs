@@ -19,9 +19,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 fn command(seed: u64) -> String {
-    format!(
-        "PUMICE_SIM_SEED={seed} cargo test -p pumice-share --lib simulation -- --nocapture every_seed"
-    )
+    format!("PUMICE_SIM_SEED={seed} cargo test -p pumice-share --lib simulation -- --nocapture every_seed")
 }
 
 #[test]
