@@ -68,7 +68,7 @@ impl AsyncEventQueue {
 
     /// Events queued.
     pub fn queued(&self) -> usize {
-        self.events.len()
+        self.events.count()
     }
 
     /// Events lost because the application did not read them and the queue was full.

@@ -59,7 +59,7 @@ impl CompletionChannel {
 
     /// Events queued.
     pub fn queued(&self) -> usize {
-        self.events.len()
+        self.events.count()
     }
 
     /// CQs that report here.

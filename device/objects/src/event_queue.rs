@@ -79,7 +79,7 @@ impl<E> EventQueue<E> {
     }
 
     /// Events queued.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.lock().len()
     }
 

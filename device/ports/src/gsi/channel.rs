@@ -31,7 +31,7 @@ impl CmChannel {
 
     /// Events that wait.
     pub fn queued(&self) -> usize {
-        self.events.len()
+        self.events.count()
     }
 
     /// False: there is no room.

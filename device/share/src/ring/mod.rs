@@ -22,8 +22,6 @@
 mod consumer;
 mod geometry;
 mod memory;
-#[cfg(test)]
-mod model_tests;
 mod producer;
 #[cfg(any(test, kani))]
 mod proofs;

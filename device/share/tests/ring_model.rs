@@ -3,6 +3,9 @@
 //! loom runs `producer.rs` and `consumer.rs` on its own atomics, in every order of the two threads (with a
 //! bound on preemptions) and with every value that the memory model lets a load return. A batch that is seen
 //! before its bytes shows as wrong bytes, and a wake-up that is lost as a deadlock.
+//!
+//! The model is a program of its own: loom's coroutines take the signals of memory faults for themselves,
+//! which the tests of shared memory need.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +14,12 @@ use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use pumice_ground::word::Word;
+use ring::*;
 
-use super::*;
+// Its own tests and its other functions are those of the library.
+#[allow(dead_code, unused_imports, unreachable_pub)]
+#[path = "../src/ring/mod.rs"]
+mod ring;
 
 /// An atomic of loom.
 struct ModelWord(AtomicU64);
