@@ -147,7 +147,7 @@ pub struct Rule {
 /// What goes wrong. Several rules may apply to the same packet, and then all of it happens.
 ///
 /// ```
-/// use pumice_device::faults::{
+/// use pumice_faults::{
 ///     Fault, FaultPlan, PacketClass, PacketRule, PacketSelector, Rule, Steps, What, When,
 /// };
 ///

@@ -40,7 +40,7 @@ pub struct WireRule {
 /// cannot be told to do the same. For that, give a device a [`FaultPlan`](super::FaultPlan).
 ///
 /// ```
-/// use pumice_device::faults::{Fault, WirePlan};
+/// use pumice_faults::{Fault, WirePlan};
 ///
 /// let plan = WirePlan::seeded(7).by_chance(10_000, Fault::Drop).by_chance(500, Fault::DUPLICATE);
 /// assert_eq!(plan.rules().len(), 2);

@@ -13,7 +13,7 @@ pub enum Clock {
         /// That, in ns.
         origin_ns: u64,
     },
-    /// Virtual time, moved by a [`World`](pumice_engine::world::World).
+    /// Virtual time, moved by a `World`.
     Virtual(VirtualTime),
 }
 

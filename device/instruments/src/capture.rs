@@ -39,11 +39,11 @@ enum Direction {
     Outbound = 2,
 }
 
-/// Writes the batches that pass a [`TapPort`](super::TapPort) to a pcapng file: one section, one interface,
-/// raw IP packets with the IP and UDP headers that they had. What a fault plan did to a packet is its
-/// comment; a packet that the plan lost is there, too, and its comment says so. What the plan did to a call
-/// is a comment of the next packet. The UDP checksum is left 0, and the IP ID of a received packet is the one
-/// its ICRC was made for, if any.
+/// Writes the batches that pass a [`TapPort`](pumice_ports::TapPort) to a pcapng file: one section, one
+/// interface, raw IP packets with the IP and UDP headers that they had. What a fault plan did to a packet is
+/// its comment; a packet that the plan lost is there, too, and its comment says so. What the plan did to a
+/// call is a comment of the next packet. The UDP checksum is left 0, and the IP ID of a received packet is
+/// the one its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
 /// What it writes to says them ([`OutputFile`](pumice_ground::system::output_file::OutputFile)).

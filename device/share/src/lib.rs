@@ -116,7 +116,7 @@ use registry::Registry;
 
 /// Opens the RoCE port of an address (all of the host's when `None`), shared with the other processes of this
 /// user. The index is for
-/// [`HcaConfig::process`](pumice_engine::hca::HcaConfig::process).
+/// `HcaConfig::process`.
 ///
 /// # Errors
 /// See [`ShareError`].

@@ -186,7 +186,7 @@ pub struct Settings {
     /// The same as it was written.
     pub link_text: String,
     /// A file with a topology: the switches between this user's processes. A port reads it
-    /// ([`Topology::parse`](pumice_ports::Topology::parse)).
+    /// (`Topology::parse`).
     pub topology: Option<PathBuf>,
     /// How much is explained on standard error.
     pub log: Log,
