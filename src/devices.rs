@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv6Addr};
 
 use pumice_device::addresses::gid_table;
+use pumice_device::outside::interface::{Interface, gid_addresses, interfaces};
 use pumice_device::profile::{DeviceDescription, Profile};
 use pumice_device::settings::{DEVICES, Settings};
-use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
 use pumice_transport::types::Mtu;
 use serde::Serialize;
 

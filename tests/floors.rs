@@ -31,6 +31,8 @@ mod links;
 mod modules;
 #[path = "floors/names.rs"]
 mod names;
+#[path = "floors/outside.rs"]
+mod outside;
 #[path = "floors/platforms.rs"]
 mod platforms;
 #[path = "floors/recipes.rs"]

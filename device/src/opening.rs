@@ -7,7 +7,6 @@
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pumice_engine::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
 use pumice_engine::world::World;
@@ -17,7 +16,8 @@ use pumice_faults::calls::{CallFaults, CallRules};
 use pumice_faults::shuffle::{Shuffle, ShuffleOptions};
 use pumice_faults::{FaultPlan, PlanAtWork, PlanError, Triggers};
 use pumice_ground::clock::Clock;
-use pumice_ground::system::output_file::{OutputFile, on_standard_error};
+use pumice_ground::outside;
+use pumice_ground::outside::output_file::{OutputFile, on_standard_error};
 use pumice_instruments::capture::{CaptureSubscriber, whole_blocks};
 use pumice_instruments::listeners::{
     AwaitedEvents, FaultWitness, Faulted, LogHook, LogSubscriber, ReportSource, StepHook, StepSubscriber,
@@ -198,7 +198,7 @@ impl Opening {
         if let Some(switching) = switching {
             port = Box::new(SwitchedPort::new(port, &switching, &clock));
         }
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_1970 = outside::since_1970();
         let time_base_ns = (since_1970.as_nanos() as u64).wrapping_sub(clock.now_ns());
         let hca = self.on_port(port, clock, time_base_ns)?;
         Ok(Opened { hca, notice })

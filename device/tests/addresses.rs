@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{Hca, HcaConfig};
+use pumice_device::outside::interface::{gid_addresses, interfaces};
 use pumice_device::port::{UdpConfig, UdpPort, wait_readable};
-use pumice_device::system::interface::{gid_addresses, interfaces};
 use pumice_transport::types::{AsyncEventType, Gid, Mtu};
 
 fn ip(arguments: &str) -> bool {
@@ -25,7 +25,7 @@ fn skip(reason: &str) {
 
 fn list() -> Option<Vec<GidEntry>> {
     let found = interfaces().ok()?;
-    let entry = |(ip, on): (IpAddr, &pumice_device::system::interface::Interface)| {
+    let entry = |(ip, on): (IpAddr, &pumice_device::outside::interface::Interface)| {
         GidEntry::new(ip, &on.name, on.index, Mtu::Mtu4096)
     };
     Some(gid_addresses(&found).into_iter().map(entry).collect())

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use pumice_device::faults::FaultPlan;
+use pumice_device::outside::output_file::{create_private_folder, write_private};
 use pumice_device::settings::DEFAULT_SEED;
-use pumice_device::system::output_file::{create_private_folder, write_private};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pumice_device::check::Suppressions;
+use pumice_device::outside::interface::{Interface, interfaces};
 use pumice_device::port::Topology;
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{self, CheckSettings, SettingError, Settings};
-use pumice_device::system::interface::{Interface, interfaces};
 use rustix::io::Errno;
 
 pub(crate) use options::RunOptions;

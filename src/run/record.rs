@@ -7,8 +7,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use pumice_device::faults::MAX_PLAN_BYTES;
+use pumice_device::outside::output_file::create_private_folder;
 use pumice_device::settings::record::{self, DEVICES, FAULTS, PACKETS, QUEUE_PAIRS, TAG};
-use pumice_device::system::output_file::create_private_folder;
 use serde_json::Value;
 
 /// Files of a folder that are looked at.

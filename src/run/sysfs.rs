@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pumice_device::outside::interface::interfaces;
 use pumice_device::settings::Settings;
 use pumice_device::share::{counted_file_name, runtime_folder};
 use pumice_device::sysfs::{MAX_FOLDER_BYTES, Sysfs, SysfsDevice, SysfsPort};
-use pumice_device::system::interface::interfaces;
 use pumice_transport::path::ROCE_PORT;
 
 use super::old_trees;

@@ -11,7 +11,7 @@ const LOADED: [&str; 4] = ["transport/src/", "device/", "verbs/src/", "verbs/cap
 const PRELOADS: [&str; 3] = ["verbs/sysfs/src/", "verbs/rspreload/src/", "verbs/checkpreload/src/"];
 /// What can be held, or be half done, when another thread forks. `Once` is a part of other names.
 const LOCKS: [&str; 8] = ["Mutex", "RwLock", "Condvar", "LazyLock", "OnceLock", "Once<", "Turn<", "Barrier"];
-/// Types of `device/ground/src/system/lineage.rs`: a child makes the value anew, or no lock guards it.
+/// Types of `device/ground/src/outside/lineage.rs`: a child makes the value anew, or no lock guards it.
 const SAFE: [&str; 2] = ["PerProcess<", "Settled<"];
 /// Aliases of such types.
 const ALIASES: [&str; 1] = ["Written"];
@@ -59,7 +59,7 @@ fn a_fork_catches_no_lock_of_a_static() {
             if has_lock(kind) && (is_preload || !is_safe(kind)) {
                 faults.push(format!(
                     "{path}:{number}: {kind}: a thread may hold it while another one forks; take \
-                     `PerProcess` or `Settled` of device/ground/src/system/lineage.rs \
+                     `PerProcess` or `Settled` of device/ground/src/outside/lineage.rs \
                      (docs/decisions/forks.md)"
                 ));
             }

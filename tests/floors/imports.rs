@@ -81,6 +81,16 @@ fn floors_import_only_floors_below() {
     assert_no(faults);
 }
 
+/// Call stacks of `pumice check` begin below the device: its frames are known by their crates.
+#[test]
+fn frames_of_every_floor_are_known_as_own() {
+    let list = read("verbs/src/check/stack.rs");
+    let names = FLOORS.iter().map(|(_, name)| name.replace('-', "_"));
+    // Its table runs before and after calls of the device, and never around them.
+    let missing = names.filter(|name| name != "pumice_calls" && !list.contains(&format!("\"{name}::\"")));
+    assert_no(missing.map(|name| format!("verbs/src/check/stack.rs does not know {name}")).collect());
+}
+
 #[test]
 fn packages_with_one_door_come_in_by_it() {
     let mut faults = Vec::new();

@@ -64,16 +64,16 @@ const LINUX_EDGES: &[&str] = &[
     "device/share/src/system/ring_pages.rs",
     "device/instruments/src/sysfs/contents.rs",
     "device/instruments/src/sysfs/netlink.rs",
-    "device/ground/src/system/capability.rs",
-    "device/ground/src/system/event_fd.rs",
-    "device/ground/src/system/event_pipe.rs",
-    "device/ground/src/system/fault_guard/record.rs",
-    "device/ground/src/system/interface.rs",
-    "device/ground/src/system/lineage.rs",
-    "device/ground/src/system/neighbour.rs",
-    "device/ground/src/system/processors.rs",
-    "device/ground/src/system/system_call.rs",
-    "device/ground/src/system/wait.rs",
+    "device/ground/src/outside/capability.rs",
+    "device/ground/src/outside/event_fd.rs",
+    "device/ground/src/outside/event_pipe.rs",
+    "device/ground/src/outside/fault_guard/record.rs",
+    "device/ground/src/outside/interface.rs",
+    "device/ground/src/outside/lineage.rs",
+    "device/ground/src/outside/neighbour.rs",
+    "device/ground/src/outside/processors.rs",
+    "device/ground/src/outside/system_call.rs",
+    "device/ground/src/outside/wait.rs",
     "device/instruments/src/trace/subscriber.rs",
     "src/doctor/loopback.rs",
     "src/doctor/mod.rs",
@@ -111,7 +111,7 @@ const PORTABLE: &[&str] = &[
 ];
 
 /// What stands in the folder of a portable crate and is not portable.
-const NOT_PORTABLE: &[&str] = &["device/ground/src/system", "device/objects/src/memory"];
+const NOT_PORTABLE: &[&str] = &["device/ground/src/outside", "device/objects/src/memory"];
 
 /// No edges, though they name Linux: calls of C programs, the simulated kernel of tests, tests.
 const NO_EDGES: &[&str] = &["device/calls", "device/share/src/simulation", "device/tests", "device/examples"];
@@ -122,7 +122,7 @@ const PROCESSOR_EDGES: &[&str] = &[
     "verbs/sysfs/src/bundled.rs",
     "verbs/capi/tests/abi.rs",
     "tests/cli_doctor.rs",
-    "device/ground/src/system/fault_guard/call.rs",
+    "device/ground/src/outside/fault_guard/call.rs",
 ];
 
 /// Calls of the kernel that it has on x86-64 alone: other processors have a newer one in the place of each.

@@ -2,7 +2,9 @@
 //! condition variables of the standard library make one at every notification.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::outside::time;
 
 /// The value, and how many threads wait for a change.
 #[derive(Debug, Default)]
@@ -50,15 +52,15 @@ impl<T> Awaited<T> {
 
     /// Blocks until the value is as wanted, but no longer than `patience`. True if it is as wanted.
     pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&T) -> bool) -> bool {
-        let begun = Instant::now();
+        let begun = time::now();
         let mut state = self.lock();
         state.waiters += 1;
         while !wanted(&state.value) {
-            let left = patience.saturating_sub(begun.elapsed());
+            let left = patience.saturating_sub(time::since(begun));
             if left.is_zero() {
                 break;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = time::wait(&self.changed, state, left);
         }
         state.waiters -= 1;
         wanted(&state.value)

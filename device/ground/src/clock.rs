@@ -1,9 +1,9 @@
-//! Where the time comes from: the only two clocks there are, and how busy this process was.
+//! The two clocks that a device can have: the machine's and virtual time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nix::time::{ClockId, clock_gettime};
+pub use crate::outside::time::{monotonic_ns, process_time_ns};
 
 /// Nanoseconds since some origin, never going back.
 #[derive(Debug, Clone)]
@@ -43,26 +43,6 @@ impl Clock {
     pub fn is_virtual(&self) -> bool {
         matches!(self, Clock::Virtual(_))
     }
-}
-
-/// What CLOCK_MONOTONIC says, in ns. It is read for every step of the data path and every event, so without
-/// the checks of [`std::time::Instant`].
-#[inline]
-pub fn monotonic_ns() -> u64 {
-    read_ns(ClockId::CLOCK_MONOTONIC)
-}
-
-/// The time of all processors that all threads of this process have taken, in ns.
-pub fn process_time_ns() -> u64 {
-    read_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-/// What a clock of the operating system says, in ns.
-#[inline]
-fn read_ns(clock: ClockId) -> u64 {
-    // It cannot fail, and 64 bits of nanoseconds last 584 years.
-    clock_gettime(clock)
-        .map_or(0, |now| (now.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec() as u64))
 }
 
 /// A shared virtual clock in ns.

@@ -15,12 +15,12 @@ pub mod link_rate;
 pub mod link_words;
 pub mod marking;
 pub mod object_summary;
+pub mod outside;
 pub mod printable;
 pub mod probability;
 pub mod quantity;
 pub mod random;
 pub mod similar;
-pub mod system;
+
 pub mod table;
-pub mod thread;
 pub mod word;

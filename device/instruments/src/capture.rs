@@ -14,7 +14,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::{DataLink, Endianness, PcapError};
 use pumice_events::{Event, Subscriber, Topics};
-use pumice_ground::system::output_file::open_private;
+use pumice_ground::outside::output_file::open_private;
 use pumice_ports::segments;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::{Verdict, encapsulate, icrc};
@@ -46,7 +46,7 @@ enum Direction {
 /// the one its ICRC was made for, if any.
 ///
 /// Errors while writing never disturb the traffic: they are counted, and packets are missing in the file.
-/// What it writes to says them ([`OutputFile`](pumice_ground::system::output_file::OutputFile)).
+/// What it writes to says them ([`OutputFile`](pumice_ground::outside::output_file::OutputFile)).
 pub struct CaptureSubscriber<W: Write + Send = BufWriter<File>> {
     state: Mutex<State<W>>,
     time_base_ns: u64,

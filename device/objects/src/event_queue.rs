@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_ground::error::ResourceError;
-use pumice_ground::system::event_pipe::EventPipe;
+use pumice_ground::outside::event_pipe::EventPipe;
 
 use crate::event_account::EventAccount;
 

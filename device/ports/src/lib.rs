@@ -44,7 +44,7 @@ pub use limits::{PacketCost, Peer, PeerMedium, PortLimits};
 pub use link::{EcnMarking, Link, LinkDirection, LinkPort, LinkQueue, Passage, QueueFull, wire_bytes};
 pub use nowhere::Nowhere;
 pub use packet_socket::{PacketSocket, PacketSocketError};
-pub use pumice_ground::system::wait::wait_readable;
+pub use pumice_ground::outside::wait::wait_readable;
 pub use switched::{PORT_WORDS, SwitchWords, SwitchedPort, Switching};
 pub use tap::TapPort;
 pub use topology::{

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use pumice_ground::system::interface::{Interface, gid_addresses};
+use pumice_ground::outside::interface::{Interface, gid_addresses};
 
 use super::{DeviceProfile, PortProfile, Profile};
 use crate::addresses::gid_table::GidEntry;

@@ -1,9 +1,9 @@
 //! Profiles from texts and files.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use pumice_ground::outside;
 use pumice_ground::similar::suggestion;
 
 use super::{Profile, bounds};
@@ -49,8 +49,8 @@ impl Settings {
         }
         let path = Path::new(&self.profile);
         let mut text = String::new();
-        let read =
-            File::open(path).and_then(|file| file.take(MAX_PROFILE_BYTES + 1).read_to_string(&mut text));
+        let read = outside::files::open(path)
+            .and_then(|file| file.take(MAX_PROFILE_BYTES + 1).read_to_string(&mut text));
         if let Err(error) = read {
             let names = BUILT_IN.map(|(name, _)| name).join(", ");
             let meant = suggestion(&self.profile.to_string_lossy(), BUILT_IN.map(|(name, _)| name));

@@ -2,9 +2,10 @@
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pumice_ground::system::wait::wait_readable;
+use pumice_ground::outside;
+use pumice_ground::outside::wait::wait_readable;
 
 use super::member_index::MemberIndex;
 use super::registry::Registry;
@@ -123,8 +124,8 @@ fn answers_in<C: Conversation>(
     })?;
     registry.unlock();
     let mut buffer = vec![0; conversation.max_bytes()];
-    let begun = Instant::now();
-    let now_ns = || u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let begun = outside::now();
+    let now_ns = || u64::try_from(outside::since(begun).as_nanos()).unwrap_or(u64::MAX);
     let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
     let mut turns = Turns::new(all.len(), 0, patience_ns);
     loop {

@@ -5,7 +5,7 @@ use std::mem;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_void};
-use pumice_ground::system::system_call;
+use pumice_ground::outside::system_call;
 
 /// The header of a control message: its length, level and type.
 const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();

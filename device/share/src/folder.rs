@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pumice_ground::outside;
+
 use super::ShareError;
 use super::member_index::MemberIndex;
 use super::process;
@@ -14,7 +16,7 @@ const REMOVALS: u32 = 1000;
 
 /// Whether a folder is of a file system in memory.
 pub(super) fn is_in_memory(folder: &Path) -> bool {
-    rustix::fs::statfs(folder).is_ok_and(|about| about.f_type == libc::TMPFS_MAGIC)
+    outside::files::is_in_memory(folder)
 }
 
 /// The name of the registry of a UDP port of this network namespace.

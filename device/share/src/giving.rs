@@ -1,9 +1,10 @@
 //! Orders given to other processes of the same user.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use pumice_faults::live::LiveAnswer;
+use pumice_ground::outside;
 
 use super::asking::{Question, answers};
 use super::orders::{MAX_BYTES, decode};
@@ -33,7 +34,7 @@ pub fn order(
     order: &[u8],
     is_asked: &dyn Fn(&Sharer) -> bool,
 ) -> Result<Vec<Obeyed>, ShareError> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = outside::since_1970();
     let number = now.as_nanos() as u64;
     let question = Question {
         is_asked,

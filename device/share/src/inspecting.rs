@@ -1,9 +1,10 @@
 //! Other processes of the same user are asked about their objects.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use pumice_events::inspect::{self, Collected, Cursor, MAX_PAGES, Page};
+use pumice_ground::outside;
 use pumice_transport::wire::ProcessIndex;
 
 use super::asking::{Conversation, Heard, answers};
@@ -73,7 +74,7 @@ struct Known {
 
 impl Inspection<'_> {
     fn new(is_asked: &dyn Fn(&Sharer) -> bool, max_pages: usize) -> Inspection<'_> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = outside::since_1970();
         Inspection { is_asked, max_pages, first_number: now.as_nanos() as u64 }
     }
 

@@ -5,8 +5,9 @@
 //! make names: its own is a random number, which a file beside the registry tells. It is made when it is
 //! first needed, and the last process that leaves in good order removes it.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
+
+use pumice_ground::outside;
 
 use super::folder::Folder;
 use super::membership::Membership;
@@ -106,7 +107,7 @@ fn read(registries: &Path, record: &str) -> Option<String> {
 fn make(registries: &Path, record: &str, parent: &Path) -> Result<PathBuf, ShareError> {
     let mut tries = 0;
     loop {
-        let name = format!("pumice-{}-{:016x}", process::effective_uid(), RandomState::new().hash_one(tries));
+        let name = format!("pumice-{}-{:016x}", process::effective_uid(), outside::random());
         let path = parent.join(&name);
         tries += 1;
         match Folder::open(&path) {

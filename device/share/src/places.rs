@@ -16,6 +16,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pumice_ground::outside;
+
 use super::folder::Folder;
 use super::system;
 use super::{ShareError, process};
@@ -83,8 +85,11 @@ struct Surroundings {
 
 impl Surroundings {
     fn of_this_process() -> Surroundings {
-        let path =
-            |name| std::env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+        let path = |name| {
+            outside::environment::variable(name)
+                .map(PathBuf::from)
+                .filter(|path: &PathBuf| path.is_absolute())
+        };
         let boot = system::read_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Surroundings {
             uid: process::effective_uid(),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use pumice_ground::error::ResourceError;
-use pumice_ground::system::event_fd::EventFd;
+use pumice_ground::outside::event_fd::EventFd;
 use pumice_transport::path::ROCE_PORT;
 
 use super::folder::{Folder, file_name};

@@ -30,8 +30,7 @@ pub(crate) fn is_borrower() -> bool {
 }
 
 fn own() -> c_int {
-    // SAFETY: no memory is involved.
-    unsafe { libc::getpid() }
+    crate::outside::process()
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ mod stack;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
 use std::time::Duration;
 
 use pumice_device::check::report::Entry;
 use pumice_device::check::{CheckSubscriber, Checker, CqMade, Finding, ModifyFacts, OfDevice, QpMade};
 use pumice_device::event::Subscriber;
 use pumice_device::hca::Hca;
+use pumice_device::outside;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
@@ -66,10 +66,10 @@ impl Check {
             while let Some(check) = Weak::upgrade(&check).filter(|it| !it.is_over.load(Ordering::Relaxed)) {
                 check.write_news();
                 drop(check);
-                thread::sleep(PERIOD);
+                outside::sleep(PERIOD);
             }
         };
-        let _ = thread::Builder::new().name("pumice-check".to_owned()).spawn(writes);
+        let _ = outside::thread::start("pumice-check", None, writes);
     }
 
     /// What was found until now, and is not suppressed.

@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use pumice_device::check::Finding;
 use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::output_file::{OutputFile, on_standard_error, open_private, whole_lines};
 use pumice_device::settings::Marks;
-use pumice_device::system::lineage::PerProcess;
-use pumice_device::system::output_file::{OutputFile, on_standard_error, open_private, whole_lines};
 
 use super::options::CheckOptions;
 use super::stack;
@@ -43,7 +44,7 @@ impl Output {
     pub(super) fn new(options: CheckOptions) -> Output {
         let mut output = Output { options, place: None, entries: Vec::new(), left_out: 0, is_over: false };
         if let Some(pattern) = &output.options.settings.report {
-            let name = pattern.to_string_lossy().replace("%p", &std::process::id().to_string());
+            let name = pattern.to_string_lossy().replace("%p", &outside::process::number().to_string());
             let path = PathBuf::from(name);
             let mut reports = REPORTS.lock().unwrap_or_else(PoisonError::into_inner);
             let report = reports.entry(path.clone()).or_default();
@@ -100,9 +101,9 @@ impl Output {
     }
 
     fn about(&self, is_whole: bool) -> About {
-        let program = std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned();
+        let program = outside::environment::program().to_string_lossy().into_owned();
         let suppressed = self.entries.iter().filter(|entry| entry.is_none()).count() as u64;
-        About { program, process: std::process::id(), is_whole, suppressed, left_out: self.left_out }
+        About { program, process: outside::process::number(), is_whole, suppressed, left_out: self.left_out }
     }
 
     fn say(&self, text: &str) {

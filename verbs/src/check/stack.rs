@@ -7,15 +7,32 @@ use std::sync::{Mutex, PoisonError};
 
 use pumice_device::check::MAX_FRAMES;
 use pumice_device::check::report::Frame;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
 
 /// Frames that are looked at: those of the device come first.
 const MAX_DEPTH: usize = 128;
 /// Return addresses of which it is remembered whose they are.
 const MAX_KNOWN: usize = 1 << 16;
 /// What is between the program's calls and the checker.
-const OWN: [&str; 7] =
-    ["pumice_verbs::", "pumice_device::", "pumice_transport::", "backtrace::", "core::", "alloc::", "std::"];
+const OWN: [&str; 16] = [
+    "pumice_verbs::",
+    "pumice_device::",
+    "pumice_instruments::",
+    "pumice_engine::",
+    "pumice_share::",
+    "pumice_ports::",
+    "pumice_objects::",
+    "pumice_profile::",
+    "pumice_events::",
+    "pumice_faults::",
+    "pumice_ground::",
+    "pumice_transport::",
+    "backtrace::",
+    "core::",
+    "alloc::",
+    "std::",
+];
 /// Below the program's functions: what starts them.
 const BEFORE_MAIN: [&str; 4] =
     ["std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "__libc_start", "_start"];
@@ -86,7 +103,7 @@ pub(super) fn frames(addresses: &[u64]) -> Vec<Frame> {
 }
 
 fn at(address: u64) -> Vec<Frame> {
-    let program = std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned();
+    let program = outside::environment::own_path().to_string_lossy().into_owned();
     let unknown = Frame { object: program, offset: address, ..Frame::default() };
     let mut found = Vec::new();
     backtrace::resolve(pointer(address), |symbol| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use pumice_calls::Call;
 use pumice_device::event::Topics;
 use pumice_device::hca::{CallEnd, Hca, HcaError};
+use pumice_device::outside;
 use pumice_transport::wire::Qpn;
 
 use super::Device;
@@ -125,7 +126,7 @@ impl Device {
         match self.simulation() {
             _ if delay_ns == 0 => {}
             Some(simulation) => simulation.pass(delay_ns),
-            None => std::thread::sleep(Duration::from_nanos(delay_ns)),
+            None => outside::sleep(Duration::from_nanos(delay_ns)),
         }
     }
 }

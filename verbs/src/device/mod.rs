@@ -7,9 +7,8 @@ pub(crate) mod options;
 mod profile;
 pub(crate) mod simulation;
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::check::report::Entry;
@@ -18,6 +17,7 @@ use pumice_device::ground::limits::Limits;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
 use pumice_device::objects::async_event::AsyncElement;
+use pumice_device::outside;
 use pumice_transport::types::{AsyncEventType, Mtu};
 use pumice_transport::wire::Qpn;
 
@@ -41,7 +41,6 @@ struct Inner {
     check: Option<Arc<Check>>,
     /// Memory whose owner let go of it while windows were bound to it.
     orphans: Mutex<Vec<(Handle, Buffer)>>,
-    randomness: RandomState,
 }
 
 /// What a device would be, as [`DeviceInfo::all`] finds it, or is.
@@ -119,8 +118,8 @@ impl Device {
     }
 
     pub(crate) fn new(hca: Arc<Hca>, simulation: Option<Simulation>, check: Option<Arc<Check>>) -> Device {
-        let (orphans, randomness) = (Mutex::default(), RandomState::new());
-        Device(Arc::new(Inner { hca, simulation, check, orphans, randomness }))
+        let orphans = Mutex::default();
+        Device(Arc::new(Inner { hca, simulation, check, orphans }))
     }
 
     /// What the program did wrong with this device until now ([`DeviceOptions::check`]).
@@ -195,14 +194,14 @@ impl Device {
         if let Some(simulation) = &self.0.simulation {
             return simulation.wait(timeout, attempt).map_or_else(timed_out, Ok);
         }
-        let start = Instant::now();
+        let start = outside::now();
         loop {
             for _ in 0..tries_per_look {
                 if let Some(result) = attempt() {
                     return Ok(result);
                 }
             }
-            let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+            let Some(left) = timeout.checked_sub(outside::since(start)).filter(|left| !left.is_zero()) else {
                 return timed_out();
             };
             sleep(left);
@@ -223,7 +222,7 @@ impl Device {
     pub(crate) fn first_psn(&self, qpn: Qpn) -> u32 {
         let hash = match &self.0.simulation {
             Some(_) => u64::from(qpn.value()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40,
-            None => self.0.randomness.hash_one((qpn.value(), Instant::now())),
+            None => outside::random(),
         };
         hash as u32 & 0xff_ffff
     }

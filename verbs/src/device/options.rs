@@ -14,11 +14,12 @@ use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::listeners::{LogHook, ReportSource, StepHook};
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
+use pumice_device::outside;
+use pumice_device::outside::interface::{Interface, gid_addresses, interfaces};
+use pumice_device::outside::output_file::{OutputFile, on_standard_error, whole_lines};
 use pumice_device::port::{Link, Topology};
 use pumice_device::settings::Wire;
 use pumice_device::shuffle::{Placement, ShuffleOptions};
-use pumice_device::system::interface::{Interface, gid_addresses, interfaces};
-use pumice_device::system::output_file::{OutputFile, on_standard_error, whole_lines};
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
 use pumice_transport::qp::Congestion;
 use pumice_transport::types::{Cause, Mtu};
@@ -324,7 +325,7 @@ fn trace_source(path: PathBuf, limit_bytes: Option<u64>) -> TraceSource {
     Box::new(move || {
         let file = create_private(&path)?;
         file.set_len(0)?;
-        let called = std::env::args_os().next().unwrap_or_default();
+        let called = outside::environment::program();
         let program = Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let say =
             Box::new(move |sentence: &str| on_standard_error(&format!("{}: {sentence}", path.display())));

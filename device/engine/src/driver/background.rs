@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pumice_ground::error::ResourceError;
-use pumice_ground::system::event_fd::EventFd;
-use pumice_ground::system::wait::wait_readable;
+use pumice_ground::outside;
+use pumice_ground::outside::event_fd::EventFd;
+use pumice_ground::outside::wait::wait_readable;
 use pumice_ground::word::Word;
 use pumice_profile::addresses::address_watch::AddressWatch;
 
@@ -32,12 +33,12 @@ impl Background {
     pub(crate) fn start(core: Arc<Core>, watch: Option<AddressWatch>) -> Result<Background, ResourceError> {
         let descriptor = watch.as_ref().map(AddressWatch::descriptor);
         let mut host = HostThread { core: Arc::clone(&core), watch, descriptor, next_look_ns: 0 };
-        let thread = std::thread::Builder::new()
-            .name("pumice-engine".to_owned())
-            .spawn(move || run(&mut host))
-            .map_err(|error| ResourceError::Os {
-                what: "start the engine's background thread",
-                errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
+        let thread =
+            outside::thread::start("pumice-engine", None, move || run(&mut host)).map_err(|error| {
+                ResourceError::Os {
+                    what: "start the engine's background thread",
+                    errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
+                }
             })?;
         Ok(Background { core, thread })
     }
@@ -243,7 +244,7 @@ impl Environment for HostThread {
     }
 
     fn yield_processor(&self) {
-        std::thread::yield_now();
+        outside::idle();
     }
 
     fn wait_for_bell(&self, for_ns: u64, maintains: bool) {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use pumice_events::counters::Counters;
 use pumice_ground::clock::{Clock, process_time_ns};
 use pumice_ground::error::ResourceError;
-use pumice_ground::system::event_fd::EventFd;
-use pumice_ground::system::lineage::Generation;
-use pumice_ground::system::wait::wait_readable;
+use pumice_ground::outside;
+use pumice_ground::outside::event_fd::EventFd;
+use pumice_ground::outside::lineage::Generation;
+use pumice_ground::outside::wait::wait_readable;
 use pumice_objects::armed_queues::ArmedQueues;
 use pumice_objects::async_event::AsyncEventQueue;
 use pumice_objects::completion_channel::{CompletionChannel, CqEvent};
@@ -164,7 +165,7 @@ impl Core {
         let EmptyPoll::Yield { observe } = self.handover.found_nothing() else { return };
         let busy_before_ns = observe.then(process_time_ns);
         let before_ns = self.clock.now_ns();
-        std::thread::yield_now();
+        outside::idle();
         let took_ns = self.clock.now_ns().saturating_sub(before_ns);
         // This thread's own part is the switch from it and back.
         let others_ns = busy_before_ns.map(|before_ns| process_time_ns().saturating_sub(before_ns));

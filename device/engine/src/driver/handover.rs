@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pumice_ground::system::event_fd::EventFd;
+use pumice_ground::outside::event_fd::EventFd;
 use pumice_ground::word::Word;
 
 use super::policy::{self, EmptyPoll, Idling, Left, Signals, Yielded};

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::MutexGuard;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use pumice_ground::outside;
 use pumice_ports::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, CmError, ConnectParams, Event, ListenerId, QpParameters, RejectParams,
@@ -255,16 +256,16 @@ impl Hca {
     /// connections end, once. False: the engine was not to be had within `patience`, perhaps because the
     /// thread that ends the process was interrupted in it.
     pub fn cm_leave(&self, patience: Duration) -> bool {
-        let begun = Instant::now();
+        let begun = outside::now();
         loop {
             match self.core.try_lock() {
                 Some(engine) => {
                     self.close_connections(engine);
                     return true;
                 }
-                None if begun.elapsed() > patience => return false,
+                None if outside::since(begun) > patience => return false,
                 // A mutex of the standard library cannot be waited for with an end.
-                None => std::thread::sleep(Duration::from_millis(1)),
+                None => outside::sleep(Duration::from_millis(1)),
             }
         }
     }

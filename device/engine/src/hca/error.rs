@@ -1,7 +1,7 @@
 //! What calls to the device can answer.
 
 use pumice_ground::error::ResourceError;
-use pumice_ground::system::lineage::INHERITED;
+use pumice_ground::outside::lineage::INHERITED;
 use pumice_transport::qp::{ErrorClass, ModifyError, PostError};
 use pumice_transport::wire::Qpn;
 

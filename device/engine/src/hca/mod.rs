@@ -17,9 +17,9 @@ mod target;
 mod wait;
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
+use pumice_ground::outside;
 use pumice_transport::cm::CmConfig;
 use pumice_transport::qp::Congestion;
 use pumice_transport::types::Mtu;
@@ -414,7 +414,7 @@ fn ports(config: &HcaConfig) -> Ports {
 /// seed is constant, so that runs can be repeated.
 fn default_seed(threaded: bool) -> u64 {
     // The standard library draws the keys of its hash from the operating system's random numbers.
-    if threaded { RandomState::new().build_hasher().finish() } else { 0 }
+    if threaded { outside::random() } else { 0 }
 }
 
 impl Drop for Hca {

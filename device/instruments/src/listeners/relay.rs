@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use pumice_ground::awaited::Awaited;
 use pumice_ground::error::ResourceError;
-use pumice_ground::thread::start_without_signals;
+use pumice_ground::outside::thread::start_without_signals;
 
 enum Message<T> {
     Item(T),

@@ -19,7 +19,7 @@ use super::steps::StepHook;
 const WAITING: usize = 1024;
 
 /// Where a report is written to: each call of `write` is one line. It says itself when it ends
-/// ([`OutputFile`](pumice_ground::system::output_file::OutputFile)).
+/// ([`OutputFile`](pumice_ground::outside::output_file::OutputFile)).
 pub type ReportWriter = Box<dyn Write + Send>;
 
 /// Opens what a report is written to.

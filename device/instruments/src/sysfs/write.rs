@@ -1,10 +1,11 @@
 //! Writing a tree, and mending one.
 
-use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use pumice_ground::outside;
 
 use super::Sysfs;
 use super::entry::Entry;
@@ -36,35 +37,37 @@ impl Sysfs {
 
 fn make(folder: &Path, path: &Path, entry: &Entry) -> io::Result<()> {
     let there = match entry {
-        Entry::Folder => return fs::create_dir_all(path),
-        Entry::File(text) => fs::read(path).is_ok_and(|found| found == text.as_bytes()),
-        Entry::Bytes(bytes) => fs::read(path).is_ok_and(|found| found == *bytes),
-        Entry::Link(target) => fs::read_link(path).is_ok_and(|found| found == Path::new(target)),
+        Entry::Folder => return outside::files::make_folders(path),
+        Entry::File(text) => outside::files::read(path).is_ok_and(|found| found == text.as_bytes()),
+        Entry::Bytes(bytes) => outside::files::read(path).is_ok_and(|found| found == *bytes),
+        Entry::Link(target) => outside::files::link(path).is_ok_and(|found| found == Path::new(target)),
     };
     if there {
         return Ok(());
     }
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+        outside::files::make_folders(parent)?;
     }
     // A name of this call's own, out of the way of those who list folders of the tree.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let fresh = folder.join(format!(".new-{}-{number}", std::process::id()));
+    let fresh = folder.join(format!(".new-{}-{number}", outside::process::number()));
     let made = match entry {
         Entry::Link(target) => symlink(target, &fresh),
-        Entry::File(text) => fs::write(&fresh, text),
-        Entry::Bytes(bytes) => fs::write(&fresh, bytes),
+        Entry::File(text) => outside::files::write(&fresh, text),
+        Entry::Bytes(bytes) => outside::files::write(&fresh, bytes),
         Entry::Folder => Ok(()),
     };
-    made.and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| {
+    made.and_then(|()| outside::files::rename(&fresh, path)).inspect_err(|_| {
         // It may not even be there.
-        let _ = fs::remove_file(&fresh);
+        let _ = outside::files::remove(&fresh);
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use std::collections::BTreeMap;
 

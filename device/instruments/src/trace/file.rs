@@ -1,9 +1,11 @@
 //! The file of a trace: private, and the user's own.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+
+use pumice_ground::outside;
 
 /// Only its owner reads and writes it: a trace tells what a program does, and when.
 const PRIVATE: u32 = 0o600;
@@ -16,7 +18,7 @@ const PRIVATE: u32 = 0o600;
 pub fn create_private(path: &Path) -> io::Result<File> {
     // A pipe without a reader must not be waited for.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let mut options = OpenOptions::new();
+    let mut options = outside::files::options();
     options.read(true).write(true).create(true).truncate(false).mode(PRIVATE).custom_flags(flags);
     let file = options.open(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => refused("it is a symbolic link, which is not followed: name the file itself"),
@@ -26,7 +28,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     if !about.is_file() {
         return Err(refused("it is no regular file: name a file"));
     }
-    if about.uid() != rustix::process::geteuid().as_raw() {
+    if about.uid() != outside::process::effective_user() {
         return Err(refused("the file is another user's: remove it, or name another one"));
     }
     if about.mode() & 0o7777 != PRIVATE {

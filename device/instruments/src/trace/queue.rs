@@ -6,10 +6,11 @@ use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pumice_ground::system::unsignalled::within_limit;
-use pumice_ground::thread::start_without_signals;
+use pumice_ground::outside;
+use pumice_ground::outside::thread::start_without_signals;
+use pumice_ground::outside::unsignalled::within_limit;
 
 use super::encode::Encoder;
 use super::header::{CHANGING_AT, TraceHeader};
@@ -80,7 +81,7 @@ impl TraceQueue {
             own.run(&mut output);
         };
         let thread = start_without_signals("pumice-trace", run)?;
-        Ok(TraceQueue { shared, thread: Mutex::new(Some(thread)), process: std::process::id() })
+        Ok(TraceQueue { shared, thread: Mutex::new(Some(thread)), process: outside::process::number() })
     }
 
     /// Something happened. Never waits for the file.
@@ -116,12 +117,12 @@ impl TraceQueue {
     /// Has everything written, and waits for it, but not for longer than `patience`, and not for a lock: the
     /// process may be exiting in a signal handler.
     pub(super) fn settle(&self, patience: Duration) {
-        if self.process != std::process::id() {
+        if self.process != outside::process::number() {
             return;
         }
-        let end = Instant::now() + patience;
+        let end = outside::now() + patience;
         let mut is_asked = false;
-        while Instant::now() < end {
+        while outside::now() < end {
             if let Some(mut state) = self.shared.try_lock() {
                 if is_asked && !state.is_urgent {
                     return;
@@ -130,13 +131,13 @@ impl TraceQueue {
                 is_asked = true;
                 self.shared.wake.notify_one();
             }
-            std::thread::sleep(LOOK);
+            outside::sleep(LOOK);
         }
     }
 
     /// Has everything written, and ends the thread.
     pub(super) fn finish(&self) {
-        if self.process != std::process::id() {
+        if self.process != outside::process::number() {
             return;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -215,8 +216,7 @@ impl Shared {
         }
         state.is_idle = false;
         let gathers = |state: &mut State| !hurries(state);
-        let gathered = self.wake.wait_timeout_while(state, GATHER, gathers);
-        gathered.unwrap_or_else(PoisonError::into_inner).0
+        outside::wait_while(&self.wake, state, GATHER, gathers)
     }
 }
 

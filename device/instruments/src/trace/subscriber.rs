@@ -5,11 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
 use pumice_events::counters::COUNTERS;
 use pumice_events::{AsyncElement, Event, Subscriber, Topics};
 use pumice_faults::Fired;
 use pumice_ground::clock::Clock;
+use pumice_ground::outside;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId};
@@ -54,13 +54,8 @@ impl ClockBase {
         if clock.is_virtual() {
             return ClockBase::default();
         }
-        let read = |id| {
-            clock_gettime(id).map_or(0, |time| {
-                (time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64)
-            })
-        };
-        let (now, monotonic, wall) =
-            (clock.now_ns(), read(ClockId::CLOCK_MONOTONIC), read(ClockId::CLOCK_REALTIME));
+        let wall = u64::try_from(outside::since_1970().as_nanos()).unwrap_or(0);
+        let (now, monotonic) = (clock.now_ns(), outside::time::monotonic_ns());
         ClockBase { monotonic_ns: monotonic.wrapping_sub(now), wall_ns: wall.wrapping_sub(now) }
     }
 }
@@ -84,7 +79,7 @@ impl TraceSubscriber {
         let (device, tag) = names;
         let boot = if base.monotonic_ns == 0 { String::new() } else { boot() };
         let header = TraceHeader {
-            process: std::process::id(),
+            process: outside::process::number(),
             monotonic_base_ns: base.monotonic_ns,
             wall_base_ns: base.wall_ns,
             limit_bytes: trace.limit_bytes,
@@ -102,7 +97,7 @@ impl TraceSubscriber {
 
 /// Names the boot of this host.
 fn boot() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = outside::files::fact_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().to_owned()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use pumice_ground::system::fault_guard::FaultGuard;
+use pumice_ground::outside::fault_guard::FaultGuard;
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, Sge};
 

@@ -5,7 +5,7 @@ use std::mem::transmute;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use pumice_ground::system::fault_guard::{FaultGuard, Guarded, sees_faults};
+use pumice_ground::outside::fault_guard::{FaultGuard, Guarded, sees_faults};
 use pumice_transport::host::MemoryError;
 use pumice_transport::types::AtomicOperation;
 

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pumice_ground::system::late_reads::{PAGE_BYTES, PAGES, Page};
+use pumice_ground::outside::late_reads::{PAGE_BYTES, PAGES, Page};
 
 use super::{guard_copies, sees_faults};
 

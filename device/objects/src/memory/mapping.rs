@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use pumice_ground::error::ResourceError;
+use pumice_ground::outside;
 
 use super::on_demand;
 
@@ -20,7 +21,7 @@ pub fn check_mapped(address: u64, length: u64, write: bool) -> Result<bool, Reso
     if length == 0 {
         return Ok(false);
     }
-    let Ok(maps) = File::open("/proc/self/maps") else { return Ok(false) };
+    let Ok(maps) = outside::files::open("/proc/self/maps") else { return Ok(false) };
     let wanted = Wanted { address, end: address.saturating_add(length), write, has_files: Cell::new(false) };
     let covered = wanted.is_covered_by_queries(&maps).unwrap_or_else(|| wanted.is_covered_by_list(maps));
     if covered { Ok(wanted.has_files.get()) } else { Err(ResourceError::BadAddress { address, length }) }
@@ -28,7 +29,7 @@ pub fn check_mapped(address: u64, length: u64, write: bool) -> Result<bool, Reso
 
 /// The mapping that has an address; none too where the kernel does not tell.
 pub fn mapping_at(address: u64) -> Option<Range<u64>> {
-    let maps = File::open("/proc/self/maps").ok()?;
+    let maps = outside::files::open("/proc/self/maps").ok()?;
     if let Some(answer) = Query::ask(&maps, address) {
         return answer.map(|mapping| mapping.start..mapping.end);
     }

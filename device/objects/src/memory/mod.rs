@@ -7,7 +7,7 @@
 //! **Invariant**: application memory is never behind a Rust reference. Other threads of the
 //! application may read and write it at any time, as they may with a hardware NIC, so it is only
 //! touched through raw pointers and atomics, all of them in `copy.rs`, by calls that a fault can end
-//! (`pumice_ground::system::fault_guard`), and in `on_demand.rs` by system calls that report a missing page.
+//! (`pumice_ground::outside::fault_guard`), and in `on_demand.rs` by system calls that report a missing page.
 
 mod access;
 mod advice;
@@ -42,11 +42,11 @@ pub use window_type::WindowType;
 /// From now on a copy of memory that has gone is an error, and not the end of the process: this installs
 /// handlers of SIGSEGV and SIGBUS, which hand on all that is not the fault of such a copy.
 pub fn guard_copies() {
-    pumice_ground::system::fault_guard::watch_faults();
+    pumice_ground::outside::fault_guard::watch_faults();
 }
 
 /// Whether a fault of this thread comes to the handler of [`guard_copies`]: it does not block the signals,
 /// and the program has no handler of its own in front.
 pub fn sees_faults() -> bool {
-    pumice_ground::system::fault_guard::sees_faults_now()
+    pumice_ground::outside::fault_guard::sees_faults_now()
 }

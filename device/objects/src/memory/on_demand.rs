@@ -7,7 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_void, iovec};
-use pumice_ground::system::lineage::Settled;
+use pumice_ground::outside::lineage::Settled;
+use pumice_ground::outside::process::kernel_number;
 use pumice_transport::host::MemoryError;
 use pumice_transport::types::AtomicOperation;
 
@@ -22,7 +23,7 @@ pub(super) fn load(source: u64, out: &mut [u8]) -> Result<(), MemoryError> {
     let local = iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     let remote = range(source, out.len());
     // SAFETY: `local` is the exclusive `out`. The kernel checks `remote`, and only reads there.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    let copied = unsafe { libc::process_vm_readv(kernel_number(), &local, 1, &remote, 1, 0) };
     finished(copied, out.len())
 }
 
@@ -47,7 +48,7 @@ pub(super) fn store(target: u64, data: &[u8]) -> Result<(), MemoryError> {
     let remote = [range(target, head), range(end.wrapping_sub(tail as u64), tail)];
     // SAFETY: `local` is only read. The kernel checks `remote`, which the caller located inside a region
     // with a write right: `RegionTable::register` requires that such memory may be written.
-    let copied = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, remote.as_ptr(), 2, 0) };
+    let copied = unsafe { libc::process_vm_writev(kernel_number(), &local, 1, remote.as_ptr(), 2, 0) };
     finished(copied, data.len())
 }
 
@@ -120,7 +121,7 @@ pub fn fill_mapped(ranges: &[(u64, usize)]) -> bool {
                 let remote = range(address.wrapping_add(done as u64), now);
                 // SAFETY: `local` is only read. The kernel checks `remote`; the program has given this memory
                 // to a receive, so that the device may write to it.
-                let copied = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
+                let copied = unsafe { libc::process_vm_writev(kernel_number(), &local, 1, &remote, 1, 0) };
                 if finished(copied, now).is_err() {
                     return false;
                 }

@@ -1,8 +1,8 @@
 //! All that has a key, and the check that every access passes.
 
 use pumice_ground::error::ResourceError;
+use pumice_ground::outside::fault_guard::FaultGuard;
 use pumice_ground::random::Random;
-use pumice_ground::system::fault_guard::FaultGuard;
 use pumice_ground::table::{Handle, Table, check_room};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, MemoryFault, Sge};

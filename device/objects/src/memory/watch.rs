@@ -7,10 +7,10 @@
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pumice_ground::system::fault_guard::{FaultGuard, wait_for_calls};
+use pumice_ground::outside;
+use pumice_ground::outside::fault_guard::{FaultGuard, wait_for_calls};
 
 /// Changes under way, and regions that have lost memory: 0 for nearly every program, so that a copy looks at
 /// one number.
@@ -246,7 +246,7 @@ impl MappingChange {
         if range.is_empty() || !groups().any(|group| group.has_any_of(&range)) {
             return None;
         }
-        let process = std::process::id();
+        let process = outside::process::number();
         let under_way = loop {
             let free = |one: &&UnderWay| {
                 let (order, failed) = (Ordering::Acquire, Ordering::Relaxed);
@@ -254,7 +254,7 @@ impl MappingChange {
             };
             match UNDER_WAY.iter().find(free) {
                 Some(one) => break one,
-                None => thread::yield_now(),
+                None => outside::idle(),
             }
         };
         under_way.first.store(range.start, Ordering::Relaxed);
@@ -331,7 +331,7 @@ pub(super) fn enter_quiet(guard: &FaultGuard, first: u64, bytes: usize) -> bool 
 fn look(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize) -> Presence {
     let Some(watched) = watched else { return Presence::There };
     let range = first..first.saturating_add(bytes as u64);
-    let process = std::process::id();
+    let process = outside::process::number();
     let mut since = None;
     loop {
         fence(Ordering::SeqCst);
@@ -349,9 +349,9 @@ fn look(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize)
         }
         // The change waits for copies: this one begins again.
         guard.leave();
-        thread::yield_now();
+        outside::idle();
         guard.enter(first as usize, bytes);
-        if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        if outside::since(*since.get_or_insert_with(outside::now)) > PATIENCE {
             return Presence::Gone;
         }
     }
@@ -359,6 +359,8 @@ fn look(guard: &FaultGuard, watched: Option<&Watched>, first: u64, bytes: usize)
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// Ranges that no memory of this process has, so that the tests do not meet each other.

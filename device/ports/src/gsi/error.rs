@@ -1,6 +1,6 @@
 //! Why a call about connections failed.
 
-use pumice_ground::system::lineage::INHERITED;
+use pumice_ground::outside::lineage::INHERITED;
 use pumice_transport::cm::CmError;
 use pumice_transport::mad::ServiceId;
 

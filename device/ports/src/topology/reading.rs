@@ -1,12 +1,12 @@
 //! A topology as a TOML text, and the line of what is wrong in it.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use pumice_ground::outside;
 use pumice_profile::settings::{SettingError, Settings, TOPOLOGY};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de::value::MapAccessDeserializer};
@@ -136,7 +136,7 @@ impl Topology {
     /// A sentence without the file's name, and an errno: EINVAL if what it says is wrong.
     pub fn load(file: &Path) -> Result<Topology, (String, i32)> {
         let mut text = String::new();
-        let opened = File::open(file);
+        let opened = outside::files::open(file);
         let read = opened.and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
         if let Err(error) = read {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::ptr;
 
 use libc::{c_int, c_void};
-use pumice_ground::system::system_call;
+use pumice_ground::outside::system_call;
 use socket2::SockAddr;
 
 /// Room for every control message the port sends or asks for; the largest set, of a dual-stack receive, needs

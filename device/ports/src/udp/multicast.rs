@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, RawFd};
 
-use pumice_ground::system::interface::{self, Interface};
+use pumice_ground::outside::interface::{self, Interface};
 use socket2::Socket;
 
 use super::config::UdpConfig;

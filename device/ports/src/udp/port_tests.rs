@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pumice_ground::system::wait::wait_readable;
+use pumice_ground::outside::wait::wait_readable;
 use pumice_transport::wire::{ProcessIndex, icrc};
 
 use super::*;
@@ -305,8 +305,8 @@ fn a_group_is_received_from_join_to_leave() {
 
 #[test]
 fn a_group_that_each_interface_has_is_joined_on_all() {
-    let interfaces = pumice_ground::system::interface::interfaces().unwrap();
-    let with_ipv6 = |each: &&pumice_ground::system::interface::Interface| {
+    let interfaces = pumice_ground::outside::interface::interfaces().unwrap();
+    let with_ipv6 = |each: &&pumice_ground::outside::interface::Interface| {
         each.up && each.addresses.iter().any(|(own, _)| own.is_ipv6())
     };
     let count = interfaces.iter().filter(with_ipv6).count();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use pumice_ground::system::interface;
+use pumice_ground::outside::interface;
 
 /// Addresses that are remembered; a host has few.
 const MOST_KNOWN: usize = 1024;

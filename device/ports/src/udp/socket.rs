@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
 use libc::c_int;
-use pumice_ground::system::lineage::Settled;
+use pumice_ground::outside::lineage::Settled;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::message::{self, Control};

@@ -3,8 +3,9 @@
 //! Processes that keep their UDP ports to themselves share no files that would say whether one of them has
 //! had a processor. But a process that has not taken what was sent to it cannot have answered.
 
-use std::fs;
 use std::net::IpAddr;
+
+use pumice_ground::outside;
 
 /// Where the kernel lists the sockets. That of the thread: it may have moved to another namespace.
 const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
@@ -13,7 +14,7 @@ const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/u
 /// does not tell.
 pub(super) fn is_unread_at(address: IpAddr, port: u16) -> bool {
     let table = if address.is_ipv4() { TABLES[0] } else { TABLES[1] };
-    fs::read_to_string(table).is_ok_and(|text| is_unread_in(&text, &name_of(address, port)))
+    outside::files::fact_text(table).is_ok_and(|text| is_unread_in(&text, &name_of(address, port)))
 }
 
 /// The name that the table gives a socket: words of the address as the processor has them, and the port.

@@ -7,7 +7,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use pumice_ground::system::cancellation::whole;
+use pumice_ground::outside::cancellation::whole;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};

@@ -4,7 +4,7 @@ use std::hash::Hasher as _;
 use std::net::IpAddr;
 
 use fnv::FnvHasher;
-use pumice_ground::system::interface::Interface;
+use pumice_ground::outside::interface::Interface;
 use pumice_transport::types::Gid;
 
 use crate::addresses::gid_table::GidEntry;

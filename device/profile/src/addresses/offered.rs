@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pumice_ground::system::interface::{Interface, gid_addresses};
+use pumice_ground::outside::interface::{Interface, gid_addresses};
 use pumice_transport::types::Mtu;
 
 use crate::addresses::gid_table::GidEntry;

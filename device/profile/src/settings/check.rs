@@ -1,14 +1,14 @@
 //! How programs are checked.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use pumice_events::ReportFormat;
-use pumice_ground::system::output_file::{on_standard_error, write_private};
-use pumice_ground::system::unsignalled::Unsignalled;
+use pumice_ground::outside;
+use pumice_ground::outside::output_file::{on_standard_error, write_private};
+use pumice_ground::outside::unsignalled::Unsignalled;
 
 use super::error::SettingError;
 
@@ -70,7 +70,7 @@ impl Marks {
     /// # Errors
     /// What the system says.
     pub fn read(file: &Path) -> io::Result<Marks> {
-        let text = std::fs::read(file)?;
+        let text = outside::files::read(file)?;
         let is_marked = |place: usize| text.get(place) == Some(&MARKED);
         Ok(Marks { has_found: is_marked(0), lacks_report: is_marked(1) })
     }
@@ -85,7 +85,7 @@ impl CheckSettings {
     pub fn leave(&self, marks: Marks) {
         let Some(file) = &self.mark else { return };
         let _held = Unsignalled::begin();
-        let Ok(file) = OpenOptions::new().write(true).open(file) else { return };
+        let Ok(file) = outside::files::options().write(true).open(file) else { return };
         for (place, is_made) in [(0, marks.has_found), (1, marks.lacks_report)] {
             if is_made && let Err(error) = file.write_all_at(&[MARKED], place) {
                 on_standard_error(&format!("--check-exit cannot tell of what was found: {error}"));
@@ -100,8 +100,8 @@ impl CheckSettings {
     pub fn suppressions_text(&self) -> Result<Option<(&Path, String)>, SettingError> {
         let Some(path) = &self.suppressions else { return Ok(None) };
         let mut text = String::new();
-        let read =
-            File::open(path).and_then(|file| file.take(MAX_SUPPRESSIONS_BYTES).read_to_string(&mut text));
+        let read = outside::files::open(path)
+            .and_then(|file| file.take(MAX_SUPPRESSIONS_BYTES).read_to_string(&mut text));
         read.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
             CheckSettings::refuse_suppressions(path, format!("it cannot be read: {error}")).with_errno(errno)
@@ -119,14 +119,14 @@ impl CheckSettings {
     /// # Errors
     /// A variable makes no sense, or is no text.
     pub fn of_environment() -> Result<Option<CheckSettings>, SettingError> {
-        let text = |name| match std::env::var(name) {
+        let text = |name| match outside::environment::text(name) {
             Ok(value) => Ok(Some(value)),
             Err(std::env::VarError::NotPresent) => Ok(None),
             Err(std::env::VarError::NotUnicode(value)) => {
                 Err(SettingError::new(name, value.to_string_lossy(), "it is no UTF-8 text"))
             }
         };
-        CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &|name| std::env::var_os(name))
+        CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &outside::environment::variable)
     }
 
     /// Those of the variables; `None`: nothing is checked.

@@ -1,10 +1,10 @@
 //! The fault plan that the settings ask for.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use pumice_faults::{FaultPlan, MAX_PLAN_BYTES, READY, ReadyPlan};
+use pumice_ground::outside;
 use pumice_ground::similar::suggestion;
 
 use super::{DEFAULT_SEED, FAULT, FAULTS, SettingError, Settings};
@@ -53,7 +53,8 @@ fn text_of(path: &Path) -> Result<String, SettingError> {
     }
     let refused = |problem: String| SettingError::new(FAULTS, path.to_string_lossy(), problem);
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
+    let read =
+        outside::files::open(path).and_then(|file| file.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
     read.map_err(|error| {
         let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
         let problem = if path.components().count() == 1 && error.kind() == ErrorKind::NotFound {

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use fnv::FnvHasher;
 
 use crate::addresses::gid_table::MAX_FIRST_INDEX;
+use pumice_ground::outside;
 use pumice_ground::quantity::size;
 
 pub use pumice_ground::link_words::{LinkSettings, WaySettings};
@@ -254,7 +255,7 @@ impl Settings {
     /// # Errors
     /// As [`Settings::parse`].
     pub fn from_environment() -> Result<Settings, SettingError> {
-        Settings::parse(std::env::var_os, standard_error_is_free())
+        Settings::parse(outside::environment::variable, standard_error_is_free())
     }
 
     /// What fault plans call a process: the tag that is set, or else the program's name and eight digits that

@@ -4,11 +4,11 @@
 //! device other than the first has the name of the device in its name, too. A process with several devices
 //! lists them, each by number and name; one without a list has one device, whose name is not recorded.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pumice_ground::system::output_file::write_private;
+use pumice_ground::outside;
+use pumice_ground::outside::output_file::write_private;
 
 use super::{MAX_DEVICES, check_device_name};
 
@@ -49,7 +49,7 @@ pub fn note(folder: &Path, process: u32, tag: &str, devices: &[&str]) -> Result<
         write_private(&list, device_list(devices).as_bytes())
     } else {
         // An earlier process may have had the same number.
-        match fs::remove_file(&list) {
+        match outside::files::remove(&list) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }

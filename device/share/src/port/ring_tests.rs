@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pumice_ground::system::wait::wait_readable;
+use pumice_ground::outside::wait::wait_readable;
 use pumice_transport::path::Flow;
 
 use super::tests::{Folder, look, received, send};

@@ -1,6 +1,6 @@
 //! The way to another process: a ring, or why there is none.
 
-use pumice_ground::system::event_fd::EventFd;
+use pumice_ground::outside::event_fd::EventFd;
 use pumice_ports::GsoBatch;
 use pumice_transport::path::Path;
 

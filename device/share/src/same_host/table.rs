@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use pumice_ground::system::event_fd::EventFd;
+use pumice_ground::outside::event_fd::EventFd;
 use pumice_ports::{GsoBatch, PacketCost, PeerMedium, PortLimits, Received};
 use pumice_transport::path::Path;
 use pumice_transport::wire::ProcessIndex;

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
-pub(crate) use pumice_ground::system::fault_guard::{SharedRange, guard_shared};
-use pumice_ground::system::unsignalled::within_limit;
+pub(crate) use pumice_ground::outside::fault_guard::{SharedRange, guard_shared};
+use pumice_ground::outside::unsignalled::within_limit;
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::real::File;

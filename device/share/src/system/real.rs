@@ -1,6 +1,6 @@
 //! The operating system itself. Its calls are made whole: threads are cancelled elsewhere.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use libc::{c_int, sock_filter};
-use nix::fcntl::{FcntlArg, fcntl};
 use pumice_ground::clock;
-use pumice_ground::system::cancellation::{Uncancelled, whole};
-use pumice_ground::system::interface::{self, interfaces};
-use pumice_ground::system::unsignalled::within_limit;
+use pumice_ground::outside::cancellation::{Uncancelled, whole};
+use pumice_ground::outside::interface::{self, interfaces};
+use pumice_ground::outside::unsignalled::within_limit;
+use pumice_ground::outside::{self, files};
 use pumice_ports::{PortError, UdpConfig};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
@@ -68,13 +68,13 @@ impl File {
     /// Sets or asks for a lock: fcntl(2) with one of the commands for locks of open files.
     #[inline]
     pub(crate) fn control_lock(&self, command: c_int, request: &mut libc::flock) -> io::Result<()> {
-        let argument = match command {
-            libc::F_OFD_SETLK => FcntlArg::F_OFD_SETLK(request),
-            libc::F_OFD_GETLK => FcntlArg::F_OFD_GETLK(request),
-            _ => return Err(io::Error::from(io::ErrorKind::InvalidInput)),
-        };
-        whole(|| fcntl(&self.0, argument))?;
-        Ok(())
+        if ![libc::F_OFD_SETLK, libc::F_OFD_GETLK].contains(&command) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        let request: *mut libc::flock = request;
+        // SAFETY: both commands take a lock, which `request` is, and which lives until the call is over.
+        let status = whole(|| unsafe { libc::fcntl(self.0.as_raw_fd(), command, request) });
+        if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Its descriptor, for the code that maps it.
@@ -95,12 +95,12 @@ impl OpenFolder {
     /// Opens a folder, not by way of a symbolic link.
     pub(crate) fn open(path: &Path) -> io::Result<OpenFolder> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let opened = files::options().read(true).custom_flags(flags).open(path)?;
         // systemd-tmpfiles, which removes old files from /tmp, leaves out a folder that a process has locked.
         // Without the lock nothing else changes.
         let _ = flock(&opened, FlockOperation::NonBlockingLockShared);
         let way = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
-        let is_same = match (fs::metadata(&way), opened.metadata()) {
+        let is_same = match (files::about(&way), opened.metadata()) {
             (Ok(through), Ok(about)) => (through.dev(), through.ino()) == (about.dev(), about.ino()),
             _ => false,
         };
@@ -135,7 +135,7 @@ impl OpenFolder {
 
     /// Removes an entry.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.way.join(name))
+        files::remove(self.way.join(name))
     }
 
     /// The names of all entries, as far as they are text.
@@ -170,7 +170,7 @@ impl DatagramSocket {
     pub(crate) fn bind(&self, folder: &OpenFolder, name: &str) -> io::Result<()> {
         self.0.bind(&folder.address(name)?)?;
         // The process's umask may have left no right to send to it.
-        fs::set_permissions(folder.way.join(name), Permissions::from_mode(0o600))
+        files::set_rights(folder.way.join(name), Permissions::from_mode(0o600))
     }
 
     /// Makes the socket of a name its peer; fails if that name leads to none.
@@ -256,34 +256,34 @@ pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
 /// The names in a folder, as far as they are text.
 pub(crate) fn list_folder(path: &Path) -> io::Result<Vec<String>> {
     let _whole = Uncancelled::begin();
-    let listing = fs::read_dir(path)?;
+    let listing = files::list(path)?;
     Ok(listing.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
 /// What the file system says about what a path leads to.
 pub(crate) fn about_path(path: &Path) -> io::Result<About> {
-    fs::metadata(path).map(about)
+    files::about(path).map(about)
 }
 
 /// Whether there is something of this name, be it a link to nothing.
 pub(crate) fn is_name_taken(path: &Path) -> bool {
-    fs::symlink_metadata(path).is_ok()
+    files::about_name(path).is_ok()
 }
 
 /// Removes an empty folder.
 pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
-    fs::remove_dir(path)
+    files::remove_folder(path)
 }
 
 /// What a file of the system's says, such as one in /proc.
 pub(crate) fn read_text(path: &str) -> Option<String> {
-    whole(|| fs::read_to_string(path).ok())
+    whole(|| files::fact_text(path).ok())
 }
 
 /// The processes of a user that /proc shows.
 pub(crate) fn processes_of(uid: u32) -> Vec<u32> {
     let _whole = Uncancelled::begin();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let entries = files::list("/proc").into_iter().flatten().flatten();
     let process = |entry: fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         (entry.metadata().ok()?.uid() == uid).then_some(pid)
@@ -293,14 +293,14 @@ pub(crate) fn processes_of(uid: u32) -> Vec<u32> {
 
 /// A path without links in it; itself if that cannot be told.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
-    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    files::real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// The descriptors of a process: paths that lead to what they are open for, and what /proc calls that.
 pub(crate) fn descriptors_of(pid: u32) -> Vec<(PathBuf, PathBuf)> {
     let _whole = Uncancelled::begin();
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?))).collect()
+    let entries = files::list(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), files::link(entry.path()).ok()?))).collect()
 }
 
 /// Whether another socket has the UDP port and address: a bind without SO_REUSEPORT finds out.
@@ -316,13 +316,13 @@ pub(crate) fn exists(path: &Path) -> bool {
 
 /// Removes the name of a file.
 pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
-    fs::remove_file(path)
+    files::remove(path)
 }
 
 /// The time, on a clock that never goes back.
 #[inline]
 pub(crate) fn now() -> Instant {
-    Instant::now()
+    outside::now()
 }
 
 /// The same clock in nanoseconds since a beginning that all processes of a host share.
@@ -332,12 +332,12 @@ pub(crate) fn monotonic_ns() -> u64 {
 
 /// Lets time pass.
 pub(crate) fn sleep(duration: Duration) {
-    whole(|| std::thread::sleep(duration));
+    whole(|| outside::sleep(duration));
 }
 
 /// Lets others have the processor.
-pub(crate) fn yield_now() {
-    std::thread::yield_now();
+pub(crate) fn idle() {
+    outside::idle();
 }
 
 /// A number that this process has not had before.
@@ -349,36 +349,36 @@ pub(crate) fn next_number() -> u64 {
 /// The number of this process.
 #[inline]
 pub(crate) fn process_id() -> u32 {
-    std::process::id()
+    outside::process::number()
 }
 
 /// The user whose files and sockets this process makes.
 pub(crate) fn effective_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
+    outside::process::effective_user()
 }
 
 /// The user that the kernel names as the sender of this process's datagrams.
 pub(crate) fn real_uid() -> u32 {
-    rustix::process::getuid().as_raw()
+    outside::process::real_user()
 }
 
 /// The number of the namespace of a kind (`net`, `pid`) that this thread is in; 0 without /proc.
 pub(crate) fn namespace(kind: &str) -> u64 {
     ["thread-self", "self"]
         .iter()
-        .find_map(|who| fs::metadata(format!("/proc/{who}/ns/{kind}")).ok())
+        .find_map(|who| files::about(format!("/proc/{who}/ns/{kind}")).ok())
         .map_or(0, |namespace| namespace.ino())
 }
 
 /// The line in which /proc describes a process.
 pub(crate) fn process_status(pid: u32) -> Option<String> {
-    whole(|| fs::read_to_string(format!("/proc/{pid}/stat")).ok())
+    whole(|| files::fact_text(format!("/proc/{pid}/stat")).ok())
 }
 
 /// The kernel's table of UDP sockets: `udp` or `udp6`.
 pub(crate) fn udp_table(name: &str) -> Option<String> {
     // The thread's namespace, which is not always the process's.
-    let read = |folder: &str| whole(|| fs::read_to_string(format!("{folder}/{name}")).ok());
+    let read = |folder: &str| whole(|| files::fact_text(format!("{folder}/{name}")).ok());
     read("/proc/thread-self/net").or_else(|| read("/proc/net"))
 }
 

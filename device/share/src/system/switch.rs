@@ -547,8 +547,8 @@ pub(crate) fn sleep(duration: Duration) {
     if is_simulated() { simulation::block(Wait::For(duration)) } else { real::sleep(duration) }
 }
 
-pub(crate) fn yield_now() {
-    if is_simulated() { simulation::block(Wait::Turn) } else { real::yield_now() }
+pub(crate) fn idle() {
+    if is_simulated() { simulation::block(Wait::Turn) } else { real::idle() }
 }
 
 pub(crate) fn next_number() -> u64 {

@@ -245,7 +245,7 @@ impl DomainFile {
         for _ in 0..RECORD_TRIES {
             match lock::try_lock_place(&self.file, at) {
                 Ok(true) => return Some(RecordLock { file: &self.file, place: at }),
-                Ok(false) => system::yield_now(),
+                Ok(false) => system::idle(),
                 Err(_) => return None,
             }
         }

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use pumice_calls::Call;
+use pumice_device::outside;
 
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq};
 use crate::ground::arguments::{Out, Trusted};
@@ -53,7 +54,8 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
             let (cq, cq_context) = (cq.place()?, cq_context.place()?);
             let event = channel.held::<Channel>()?.next().inspect_err(|errno| {
                 if *errno == RESTART && check::is_on() {
-                    let (address, is_long) = (channel.as_ptr().addr() as u64, begun().elapsed() >= LONG);
+                    let (address, is_long) =
+                        (channel.as_ptr().addr() as u64, outside::since(begun()) >= LONG);
                     check::tell(|checker| checker.sleeps(address, is_long));
                 }
             })?;

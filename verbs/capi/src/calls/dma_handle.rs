@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 
 use pumice_calls::Call;
-use pumice_device::system::processors::may_run_on;
+use pumice_device::outside::processors::may_run_on;
 
 use crate::ground::abi::{ibv_context, ibv_dmah, ibv_dmah_init_attr};
 use crate::ground::arguments::In;

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use pumice_calls::Call;
-use pumice_device::system::lineage::Settled;
+use pumice_device::outside;
+use pumice_device::outside::lineage::Settled;
 
 use crate::ground::arguments::{OutBytes, Text};
 use crate::ground::errno::{Errno, INVALID};
@@ -15,7 +16,10 @@ use crate::objects::device::devices;
 pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: Settled<std::ffi::CString> = Settled::new();
     PATH.get_or_init(|| {
-        let mut path = std::env::var_os("SYSFS_PATH").unwrap_or_else(|| "/sys".into()).as_bytes().to_owned();
+        let mut path = outside::environment::variable("SYSFS_PATH")
+            .unwrap_or_else(|| "/sys".into())
+            .as_bytes()
+            .to_owned();
         path.retain(|byte| *byte != 0);
         std::ffi::CString::new(path).unwrap_or_default()
     })
@@ -36,7 +40,7 @@ pub(crate) extern "C" fn ibv_read_sysfs_file(
             return Err(INVALID);
         }
         let path = Path::new(OsStr::from_bytes(dir.to_bytes())).join(OsStr::from_bytes(file.to_bytes()));
-        let mut text = match (std::fs::read(&path), of_profile(&path)) {
+        let mut text = match (outside::files::read(&path), of_profile(&path)) {
             (Ok(text), _) => text,
             (Err(_), Some(text)) => text.into_bytes(),
             (Err(error), None) => return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),

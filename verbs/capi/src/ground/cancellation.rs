@@ -3,7 +3,7 @@
 //! The C library ends a cancelled thread by unwinding its stack, from a system call or, if the program has
 //! chosen so, from anywhere. Such unwinding must not meet a frame of Rust that owns something or that catches
 //! panics: the process would be aborted, or a lock stay locked. So a thread that is inside of this library
-//! cannot be cancelled ([`pumice_device::system::cancellation`]), except between the attempts of a call that
+//! cannot be cancelled ([`pumice_device::outside::cancellation`]), except between the attempts of a call that
 //! waits ([`blocking`]): the frames that are left then own nothing.
 //!
 //! The data path has no such guard around all of it, which would cost more than the rest of a poll: its
@@ -12,6 +12,8 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
+
+use pumice_device::outside;
 
 use crate::ground::errno::Errno;
 
@@ -55,8 +57,8 @@ fn note(call: Option<Call>) {
 
 /// When the call that this thread is in began; now, if it is in none that makes several attempts.
 pub(crate) fn begun() -> Instant {
-    let Some(mut known) = call() else { return Instant::now() };
-    let begun = *known.begun.get_or_insert_with(Instant::now);
+    let Some(mut known) = call() else { return outside::now() };
+    let begun = *known.begun.get_or_insert_with(outside::now);
     note(Some(known));
     begun
 }
@@ -69,7 +71,7 @@ pub(crate) fn is_repeated() -> bool {
 /// Until when this attempt may wait at most; then it ends with [`RESTART`]. None: as long as it likes.
 pub(crate) fn attempt_ends() -> Option<Instant> {
     let mut known = call()?;
-    let until = *known.until.get_or_insert_with(|| Instant::now() + SLICE);
+    let until = *known.until.get_or_insert_with(|| outside::now() + SLICE);
     note(Some(known));
     Some(until)
 }

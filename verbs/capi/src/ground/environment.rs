@@ -1,7 +1,7 @@
 //! What the environment sets for this process (the PUMICE_* variables).
 
+use pumice_device::outside::lineage::Settled;
 use pumice_device::settings::{SettingError, Settings};
-use pumice_device::system::lineage::Settled;
 
 /// The settings of this process, read when they are first asked for.
 ///

@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use pumice_device::system::lineage::Generation;
+use pumice_device::outside::lineage::Generation;
 
 use super::abi::ibv_context;
 use super::check;

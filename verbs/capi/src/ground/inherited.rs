@@ -12,8 +12,8 @@
 //! which waits for it. Other calls would note descriptors in that memory which the parent does not have, and
 //! are refused.
 
+use pumice_device::outside::lineage::borrows_memory;
 use pumice_device::settings::Log;
-use pumice_device::system::lineage::borrows_memory;
 
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::log::{log_always, log_at, logs};

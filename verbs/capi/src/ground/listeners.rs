@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pumice_device::event::{Event, Subscribers, Topics};
 use pumice_device::faults::calls::{CallFate, CallFired, CallKey};
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 /// Events that wait for a device; later ones are lost.
 const MOST_EARLY: usize = 64;

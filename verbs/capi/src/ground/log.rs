@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use fnv::FnvHasher;
 use pumice_device::ground::printable::printable;
+use pumice_device::outside;
+use pumice_device::outside::cancellation::Uncancelled;
+use pumice_device::outside::lineage::{PerProcess, Settled, own_process};
+use pumice_device::outside::unsignalled::within_limit;
 use pumice_device::settings::Log;
-use pumice_device::system::cancellation::Uncancelled;
-use pumice_device::system::lineage::{PerProcess, Settled, own_process};
-use pumice_device::system::unsignalled::within_limit;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
@@ -110,7 +111,7 @@ pub(crate) fn print_always(sentence: &str) {
 /// Prints a step of a trace, with its process and the time since the program first asked for the device.
 pub(crate) fn print_step(line: &str) {
     static START: Settled<Instant> = Settled::new();
-    let since = START.get_or_init(Instant::now).elapsed();
+    let since = outside::since(*START.get_or_init(outside::now));
     let (seconds, ns) = (since.as_secs(), since.subsec_nanos());
     print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", own_process()));
 }
@@ -130,7 +131,7 @@ pub(crate) fn report_left_out() {
 static LIMITER: PerProcess<Mutex<Limiter>> = PerProcess::new(|_| Mutex::new(Limiter::new()));
 
 fn print_limited(sentence: &str) {
-    let admission = LIMITER.lock().unwrap_or_else(PoisonError::into_inner).admit(sentence, Instant::now());
+    let admission = LIMITER.lock().unwrap_or_else(PoisonError::into_inner).admit(sentence, outside::now());
     match admission {
         Admission::Print { left_out: 0 } => print_always(sentence),
         Admission::Print { left_out } => {

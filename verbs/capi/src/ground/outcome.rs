@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pumice_calls::{Answer, Call};
-use pumice_device::system::cancellation::Uncancelled;
+use pumice_device::outside::cancellation::Uncancelled;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::{Errno, NOT_SUPPORTED, set_errno};

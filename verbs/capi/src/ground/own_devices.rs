@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pumice_device::system::lineage::{PerProcess, Settled};
+use pumice_device::outside::lineage::{PerProcess, Settled};
 
 use super::register::context_at;
 

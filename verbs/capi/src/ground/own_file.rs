@@ -5,8 +5,8 @@ use std::io::{self, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use pumice_device::system::lineage::PerProcess;
-use pumice_device::system::output_file::open_private;
+use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::output_file::open_private;
 
 use super::process::own_process;
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-pub(crate) use pumice_device::system::lineage::own_process;
+pub(crate) use pumice_device::outside::lineage::own_process;
 
 /// A thread, as the kernel numbers it.
 pub(crate) type Thread = libc::pid_t;

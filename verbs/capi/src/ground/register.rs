@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::abi::ibv_context;
 

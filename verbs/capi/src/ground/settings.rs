@@ -1,8 +1,8 @@
 //! The settings and the profile of this process (the PUMICE_* variables).
 
+use pumice_device::outside::lineage::Settled;
 use pumice_device::profile::Profile;
 use pumice_device::settings::Settings;
-use pumice_device::system::lineage::Settled;
 
 use super::environment;
 use super::errno::{Errno, NOT_SUPPORTED};

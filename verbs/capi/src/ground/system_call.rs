@@ -10,6 +10,7 @@ use std::ptr;
 use std::time::Instant;
 
 use libc::{epoll_event, pollfd, sockaddr_storage, socklen_t, timespec};
+use pumice_device::outside;
 
 use crate::ground::errno::{Errno, errno};
 
@@ -85,7 +86,7 @@ pub(crate) fn epoll_wait(epoll: BorrowedFd<'_>, ready: &mut [epoll_event], limit
 /// EINTR, and what else it says.
 pub(crate) fn poll(entries: &mut [pollfd], until: Option<Instant>) -> Result<usize, Errno> {
     let time = until.map(|until| {
-        let left = until.saturating_duration_since(Instant::now());
+        let left = until.saturating_duration_since(outside::now());
         timespec {
             tv_sec: left.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: left.subsec_nanos().into(),

@@ -4,6 +4,8 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pumice_device::outside;
+
 /// A value for the thread whose turn it is.
 pub(crate) struct Turn<T> {
     taken: AtomicBool,
@@ -22,7 +24,7 @@ impl<T> Turn<T> {
     #[inline]
     pub(crate) fn begin(&self) {
         while self.taken.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
+            outside::idle();
         }
     }
 

@@ -1,8 +1,7 @@
 //! Completions' moments on the system's clock.
 
-use std::time::UNIX_EPOCH;
-
 use pumice_device::ground::clock::Clock;
+use pumice_device::outside;
 
 /// Translates moments of the device's clock, for one completion queue. Time on it does not run backwards.
 ///
@@ -65,7 +64,7 @@ impl Measured {
 
 fn measure(clock: &Clock) -> Measured {
     let before_ns = clock.now_ns();
-    let system_ns = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+    let system_ns = outside::since_1970().as_nanos() as u64;
     let took_ns = clock.now_ns().saturating_sub(before_ns);
     Measured { distance_ns: system_ns.wrapping_sub(before_ns + took_ns / 2), took_ns }
 }

@@ -14,11 +14,11 @@ use pumice_device::hca::{CqSetup, Hca, HcaConfig};
 use pumice_device::listeners::{LogHook, StepHook};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
+use pumice_device::outside::lineage::PerProcess;
 use pumice_device::port::{Link, Topology};
 use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{Log, MAX_DEVICES, Settings};
 use pumice_device::shuffle::ShuffleOptions;
-use pumice_device::system::lineage::PerProcess;
 use pumice_transport::types::WorkCompletion;
 
 use super::capture;

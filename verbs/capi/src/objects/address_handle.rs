@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
-use pumice_device::system::lineage::Generation;
+use pumice_device::outside::lineage::Generation;
 use pumice_transport::path::Path;
 
 use super::usage::Use;

@@ -3,17 +3,17 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::capture::whole_blocks;
 use pumice_device::faults::FaultPlan;
 use pumice_device::listeners::ReportSource;
 use pumice_device::opening::CaptureSource;
+use pumice_device::outside;
+use pumice_device::outside::cancellation::Uncancelled;
+use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::output_file::OutputFile;
 use pumice_device::settings::{CAPTURE, FAULT_REPORT, Log, MAX_DEVICES, SettingError, Settings};
-use pumice_device::system::cancellation::Uncancelled;
-use pumice_device::system::lineage::PerProcess;
-use pumice_device::system::output_file::OutputFile;
 
 use super::device::Device;
 use crate::ground::errno::Errno;
@@ -29,11 +29,11 @@ pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<Cap
     let pattern = device.own_file(settings.capture.as_deref()?);
     Some(Box::new(move || {
         let (file, path) = open_capture(device.index(), &pattern)?;
-        if path != expand(&pattern, process::id()) {
+        if path != expand(&pattern, outside::process::number()) {
             print_always(&format!(
                 "{} is being written by another process; packets of process {} go to {}",
                 pattern.display(),
-                process::id(),
+                outside::process::number(),
                 path.display()
             ));
         }
@@ -141,6 +141,8 @@ fn open_capture(device: usize, pattern: &Path) -> io::Result<(File, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
+    use std::process;
+
     use super::*;
 
     #[test]

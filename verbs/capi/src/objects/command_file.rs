@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use pumice_device::hca::TargetRegistration;
 use pumice_device::memory::DeviceMemory;
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
 
 use crate::ground::descriptors::{self, FileIdentity, identity};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
@@ -105,7 +105,7 @@ impl CommandFile {
         if let Some(file) = known {
             return Ok(file);
         }
-        let name = fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap_or_default();
+        let name = outside::files::link(format!("/proc/self/fd/{descriptor}")).unwrap_or_default();
         let device = device_in(&name.to_string_lossy()).ok_or_else(|| {
             INVALID
                 .because(|| format!("descriptor {descriptor} is not the cmd_fd of a context of this library"))

@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::time::Instant;
 
 use pumice_device::objects::completion_channel::{CompletionChannel, CqEvent};
-use pumice_device::system::lineage::Generation;
+use pumice_device::outside;
+use pumice_device::outside::lineage::Generation;
 
 use super::context::Context;
 use crate::ground::abi::{ibv_comp_channel, ibv_context};
@@ -77,10 +77,10 @@ impl Channel {
         }
         let context = self.context()?;
         let ends = attempt_ends();
-        let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = ends.map(|end| end.saturating_duration_since(outside::now()));
         let event = context.hca().wait_cq_event_or_signal(&self.channel, left);
         // A signal handler ran, if it is too early: its program may have something else to do now.
-        let over = ends.is_some_and(|end| end <= Instant::now());
+        let over = ends.is_some_and(|end| end <= outside::now());
         event.ok_or(if over { RESTART } else { Errno(libc::EINTR) })
     }
 }

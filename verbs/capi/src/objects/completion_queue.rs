@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pumice_device::check::CqMade;
 use pumice_device::hca::{CqSetup, Hca};
 use pumice_device::objects::completion_queue::CompletionQueue;
-use pumice_device::system::lineage::Generation;
+use pumice_device::outside::lineage::Generation;
 use pumice_transport::types::WorkCompletion;
 
 use super::command_file::Owned;

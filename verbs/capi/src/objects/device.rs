@@ -3,10 +3,10 @@
 use std::ffi::{c_char, c_int};
 use std::path::{Path, PathBuf};
 
+use pumice_device::outside::interface::interfaces;
+use pumice_device::outside::lineage::Settled;
 use pumice_device::profile::{DeviceDescription, PortProfile, Profile};
 use pumice_device::settings::record;
-use pumice_device::system::interface::interfaces;
-use pumice_device::system::lineage::Settled;
 use pumice_transport::types::Gid;
 
 use super::gid_entries::gid_entries_among;

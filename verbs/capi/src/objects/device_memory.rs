@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_device::memory::{DeviceMemory, DeviceMemoryPool};
-use pumice_device::system::lineage::{Generation, PerProcess};
+use pumice_device::outside::lineage::{Generation, PerProcess};
 
 use super::context::Context;
 use crate::ground::abi::ibv_dm;

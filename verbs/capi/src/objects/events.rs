@@ -12,9 +12,10 @@ use std::thread::JoinHandle;
 use pumice_device::ground::awaited::Awaited;
 use pumice_device::hca::Hca;
 use pumice_device::objects::async_event::AsyncElement;
+use pumice_device::outside;
+use pumice_device::outside::event_pipe::EventPipe;
+use pumice_device::outside::lineage::PerProcess;
 use pumice_device::port::wait_readable;
-use pumice_device::system::event_pipe::EventPipe;
-use pumice_device::system::lineage::PerProcess;
 use pumice_transport::types::AsyncEventType;
 use pumice_transport::wire::Qpn;
 
@@ -300,8 +301,7 @@ impl Distributor {
             address_changes: AtomicU64::new(hca.presence().address_changes()),
             lids: [1, 2].map(|port_num| AtomicU16::new(local_identifier::of_port(hca, port_num))),
         });
-        let thread = std::thread::Builder::new().name("pumice-events".to_owned()).stack_size(128 << 10);
-        let thread = thread.spawn({
+        let thread = outside::thread::start("pumice-events", Some(128 << 10), {
             let shared = Arc::clone(&shared);
             move || shared.run()
         });

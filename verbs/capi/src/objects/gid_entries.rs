@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::outside::interface::{Interface, interfaces};
 use pumice_device::profile::DeviceDescription;
-use pumice_device::system::interface::{Interface, interfaces};
 
 use crate::ground::errno::Errno;
 

@@ -3,13 +3,16 @@
 //! address, and a LID means the address of the same network that ends so.
 
 use pumice_device::hca::Hca;
-use pumice_device::system::lineage::Settled;
+use pumice_device::outside;
+use pumice_device::outside::lineage::Settled;
 use pumice_transport::types::{AddressVector, Gid};
 
 /// Whether PUMICE_LID is set, to anything but nothing or 0.
 fn wanted() -> bool {
     static WANTED: Settled<bool> = Settled::new();
-    *WANTED.get_or_init(|| std::env::var_os("PUMICE_LID").is_some_and(|set| !set.is_empty() && set != "0"))
+    *WANTED.get_or_init(|| {
+        outside::environment::variable("PUMICE_LID").is_some_and(|set| !set.is_empty() && set != "0")
+    })
 }
 
 /// The LID of a port of a device; 0 for none.

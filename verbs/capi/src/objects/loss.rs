@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use pumice_device::event::{Event, Subscriber, Topics};
 use pumice_device::ground::clock::Clock;
 use pumice_device::hca::{Hca, Presence};
+use pumice_device::outside;
+use pumice_device::outside::lineage::{PerProcess, Settled};
 use pumice_device::settings::MAX_DEVICES;
-use pumice_device::system::lineage::{PerProcess, Settled};
 use pumice_transport::types::AsyncEventType;
 
 use crate::ground::gate::{Life, Loss};
@@ -34,7 +35,7 @@ fn absent() -> MutexGuard<'static, [Option<Absence>; MAX_DEVICES]> {
 pub(crate) fn is_present(index: usize) -> bool {
     match absent().get(index).copied().flatten() {
         None => true,
-        Some(Absence::Until(back)) => Instant::now() >= back,
+        Some(Absence::Until(back)) => outside::now() >= back,
         Some(Absence::ForEver) => false,
     }
 }
@@ -78,7 +79,7 @@ impl LossWatch {
         let Watched { index, life, opened } = &*self.0;
         let removed = opened.get().and_then(|(presence, clock)| Some((presence.back_ns()?, clock.now_ns())));
         let Some((back_ns, now_ns)) = removed else { return life.end(Loss::Failed) };
-        let back = Instant::now().checked_add(Duration::from_nanos(back_ns.saturating_sub(now_ns)));
+        let back = outside::now().checked_add(Duration::from_nanos(back_ns.saturating_sub(now_ns)));
         let absence = match back {
             Some(back) if back_ns != u64::MAX => Absence::Until(back),
             _ => Absence::ForEver,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 use pumice_transport::wire::Qpn;
 
 use super::context::Context;

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pumice_device::outside::limits::{lockable_bytes, page_bytes};
 use pumice_device::settings::Memlock;
-use pumice_device::system::limits::{lockable_bytes, page_bytes};
 use pumice_transport::types::Access;
 
 use crate::ground::errno::Errno;

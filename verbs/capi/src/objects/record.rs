@@ -2,14 +2,14 @@
 //! ordinal.
 
 use std::path::Path;
-use std::process;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::event::{Event, Subscriber, Topics};
+use pumice_device::outside;
+use pumice_device::outside::cancellation::Uncancelled;
+use pumice_device::outside::output_file::{OutputFile, open_private_at_end, whole_lines};
 use pumice_device::settings::Settings;
 use pumice_device::settings::record::{self, QUEUE_PAIRS};
-use pumice_device::system::cancellation::Uncancelled;
-use pumice_device::system::output_file::{OutputFile, open_private_at_end, whole_lines};
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::QpState;
 
@@ -19,11 +19,11 @@ use crate::ground::log::print_always;
 /// The tag of this process, noted in the record with its devices, if there is one: the process may be a child
 /// of the program that was started to be recorded.
 pub(crate) fn noted_tag(settings: &Settings, devices: &[Device]) -> String {
-    let tag = settings.tag_of(std::env::args_os());
+    let tag = settings.tag_of(outside::environment::arguments());
     if let Some(folder) = &settings.record {
         let names: Vec<&str> = devices.iter().map(Device::name).collect();
         let _whole = Uncancelled::begin();
-        if let Err((file, error)) = record::note(folder, process::id(), &tag, &names) {
+        if let Err((file, error)) = record::note(folder, outside::process::number(), &tag, &names) {
             complain(&file, &error);
         }
     }
@@ -33,7 +33,7 @@ pub(crate) fn noted_tag(settings: &Settings, devices: &[Device]) -> String {
 /// Notes the queue pairs of a device, if there is a record: packets do not say which one of the device sent
 /// them.
 pub(crate) fn subscriber(settings: &Settings, device: &Device) -> Option<Box<dyn Subscriber>> {
-    let pattern = settings.record.as_ref()?.join(format!("{}.{QUEUE_PAIRS}", process::id()));
+    let pattern = settings.record.as_ref()?.join(format!("{}.{QUEUE_PAIRS}", outside::process::number()));
     let file = device.own_file(&pattern);
     let _whole = Uncancelled::begin();
     // A device that is opened again counts queue pairs from the beginning: what it does is told by the first.

@@ -4,8 +4,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::{MAX_DEVICES, SettingError, Settings, TRACE};
-use pumice_device::system::lineage::PerProcess;
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, create_private};
 
 use super::device::Device;
@@ -38,7 +39,7 @@ pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<Tra
 
 /// Name of the program.
 fn program() -> String {
-    let called = std::env::args_os().next().unwrap_or_default();
+    let called = outside::environment::program();
     Path::new(&called).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::Hca;
-use pumice_device::system::lineage::Generation;
+use pumice_device::outside::lineage::Generation;
 use pumice_transport::wire::Qpn;
 
 use super::context::Context;

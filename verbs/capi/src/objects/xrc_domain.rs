@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::ground::table::Handle;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::context::Context;
 use crate::ground::abi::{ibv_context, ibv_xrcd};

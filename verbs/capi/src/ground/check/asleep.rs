@@ -1,7 +1,8 @@
 //! Which descriptors the threads of this process sleep for, as the kernel tells.
 
-use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
+
+use pumice_device::outside;
 
 /// Descriptors of a call that are looked at.
 const MAX_POLLED: usize = 1024;
@@ -12,8 +13,8 @@ const POLLFD_BYTES: usize = 8;
 /// like these.
 pub(super) fn awaited(descriptors: &[i32]) -> Vec<i32> {
     let mut awaited = Vec::new();
-    for thread in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
-        let call = fs::read_to_string(thread.path().join("syscall")).unwrap_or_default();
+    for thread in outside::files::list("/proc/self/task").into_iter().flatten().flatten() {
+        let call = outside::files::fact_text(thread.path().join("syscall")).unwrap_or_default();
         let Some(call) = Call::parse(&call) else { continue };
         awaited.extend(descriptors.iter().copied().filter(|descriptor| call.awaits(*descriptor)));
     }
@@ -68,7 +69,7 @@ impl Call {
 
     /// The first argument is an epoll descriptor.
     fn has_in_set(&self, descriptor: i32) -> bool {
-        let set = fs::read_to_string(format!("/proc/self/fdinfo/{}", self.first)).unwrap_or_default();
+        let set = outside::files::fact_text(format!("/proc/self/fdinfo/{}", self.first)).unwrap_or_default();
         let members = set.lines().filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next());
         members.into_iter().any(|member| member.parse() == Ok(descriptor))
     }
@@ -77,7 +78,8 @@ impl Call {
 /// Memory of this process, which the program may unmap meanwhile: the kernel copies it.
 fn memory(address: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
-    let read = File::open("/proc/self/mem").and_then(|memory| memory.read_exact_at(&mut bytes, address));
+    let read =
+        outside::files::open("/proc/self/mem").and_then(|memory| memory.read_exact_at(&mut bytes, address));
     if read.is_ok() { bytes } else { Vec::new() }
 }
 

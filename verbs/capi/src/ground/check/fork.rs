@@ -1,16 +1,16 @@
 //! Forks: the checker and the writer are whole in the child, which begins with nothing found.
 //!
 //! They are held over a fork, so that no other thread has one of them then. The child makes both anew (they
-//! are [`PerProcess`](pumice_device::system::lineage::PerProcess)), and its checker gets what the parent's
+//! are [`PerProcess`](pumice_device::outside::lineage::PerProcess)), and its checker gets what the parent's
 //! knew.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pumice_device::check::{Checker, holds_checker, set_holds_checker};
+use pumice_device::outside;
 
 use super::outputs::Outputs;
 use super::state::checker;
@@ -42,12 +42,12 @@ pub(super) fn watch() {
 }
 
 fn patiently<T>(lock: &'static Mutex<T>) -> Option<MutexGuard<'static, T>> {
-    let begun = Instant::now();
+    let begun = outside::now();
     loop {
         match lock.try_lock() {
             Ok(held) => return Some(held),
             Err(TryLockError::Poisoned(held)) => return Some(held.into_inner()),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::yield_now(),
+            Err(TryLockError::WouldBlock) if outside::since(begun) < PATIENCE => outside::idle(),
             Err(TryLockError::WouldBlock) => return None,
         }
     }

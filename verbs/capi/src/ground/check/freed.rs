@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use pumice_device::check::{Checker, holding, holds_checker};
+use pumice_device::outside;
 
 use super::preload;
 use super::state::{CHECKER, tell as tell_checker};
@@ -56,7 +56,7 @@ fn ask<T>(question: impl FnOnce(&mut Checker) -> T) -> Option<T> {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                thread::yield_now();
+                outside::idle();
                 continue;
             }
         };

@@ -4,7 +4,7 @@ use std::panic::catch_unwind;
 
 use pumice_device::check::holds_checker;
 use pumice_device::memory::{guard_copies, sees_faults};
-use pumice_device::system::late_reads::Page;
+use pumice_device::outside::late_reads::Page;
 
 use super::state::{is_on, tell};
 use super::{stack, writer};

@@ -21,11 +21,12 @@ mod writer;
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::check::CheckSubscriber;
 use pumice_device::event::Subscriber;
+use pumice_device::outside;
 
 pub(crate) use late_reads::LatePage;
 use state::{checker, of_device};
@@ -96,12 +97,12 @@ pub(crate) fn waits_for_acknowledgements(
     if !is_on() || unacknowledged() == 0 {
         return;
     }
-    let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    let begun = outside::now();
+    while outside::since(begun) < PATIENCE {
         if unacknowledged() == 0 {
             return;
         }
-        std::thread::sleep(LOOK);
+        outside::sleep(LOOK);
     }
     let count = unacknowledged();
     tell(|checker| checker.waits_for_acknowledgements(address as u64, count, events, remedy.name()));

@@ -4,9 +4,10 @@ use std::sync::Mutex;
 
 use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
 use pumice_device::check::{Finding, Suppressions};
+use pumice_device::outside;
+use pumice_device::outside::lineage::{PerProcess, own_process};
+use pumice_device::outside::output_file::{OutputFile, whole_lines};
 use pumice_device::settings::{CheckSettings, Marks};
-use pumice_device::system::lineage::{PerProcess, own_process};
-use pumice_device::system::output_file::{OutputFile, whole_lines};
 
 use super::symbols;
 use crate::ground::environment;
@@ -147,7 +148,7 @@ impl Outputs {
     }
 
     fn about(&self, is_whole: bool) -> About {
-        let program = std::env::args_os().next().unwrap_or_default().to_string_lossy().into_owned();
+        let program = outside::environment::program().to_string_lossy().into_owned();
         let suppressed = self.entries.iter().filter(|entry| entry.is_none()).count() as u64;
         About { program, process: own_process(), is_whole, suppressed, left_out: self.left_out }
     }

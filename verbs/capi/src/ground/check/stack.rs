@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
 use pumice_device::check::MAX_FRAMES;
-use pumice_device::system::lineage::Settled;
+use pumice_device::outside::lineage::Settled;
 
 use super::known_stacks::{KnownStack, KnownStacks};
 use super::preload;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_device::check::{Checker, OfDevice, holding};
 use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped, read_registered};
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::{stack, waits};
 use crate::ground::environment;

@@ -1,12 +1,12 @@
 //! What was found is written by a thread of its own, because finding symbols takes long.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pumice_device::check::{Checker, holding};
-use pumice_device::system::cancellation::Uncancelled;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside;
+use pumice_device::outside::cancellation::Uncancelled;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::asleep;
 use super::outputs::Outputs;
@@ -47,11 +47,11 @@ pub(super) fn start() {
                 look_at_sleepers();
             }
             write_news(&mut lock());
-            thread::sleep(PERIOD);
+            outside::sleep(PERIOD);
         }
     };
     // Without a thread everything is written at the end.
-    let _ = thread::Builder::new().name("pumice-check".to_owned()).spawn(writes);
+    let _ = outside::thread::start("pumice-check", None, writes);
 }
 
 /// Tells of threads that sleep beside completions that wait.
@@ -91,12 +91,12 @@ fn take(checker: &mut Checker) -> (Vec<pumice_device::check::Finding>, Vec<u64>,
 /// The process ends: everything is written. Waits only so long for locks, because programs also exit from
 /// signal handlers.
 pub(super) fn end(is_well: bool) {
-    let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    let begun = outside::now();
+    while outside::since(begun) < PATIENCE {
         if let Ok(mut outputs) = OUTPUTS.try_lock() {
             let Ok(mut checker) = checker().try_lock() else {
                 drop(outputs);
-                thread::sleep(Duration::from_millis(1));
+                outside::sleep(Duration::from_millis(1));
                 continue;
             };
             let (news, counts, left_out) = holding(|| {
@@ -109,6 +109,6 @@ pub(super) fn end(is_well: bool) {
             outputs.add(news, &counts, left_out);
             return outputs.end();
         }
-        thread::sleep(Duration::from_millis(1));
+        outside::sleep(Duration::from_millis(1));
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use pumice_device::faults::ReportLine;
 use pumice_device::faults::calls::{CallFaults, CallFired};
-use pumice_device::system::lineage::PerProcess;
-use pumice_device::system::output_file::{OutputFile, Say, whole_lines};
+use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::output_file::{OutputFile, Say, whole_lines};
 
 use crate::ground::log::print_always;
 use crate::ground::own_file::{Written, expand, open_own};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::Call;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::current::current;
 use crate::ground::check;

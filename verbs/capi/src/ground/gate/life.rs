@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::Call;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::current::current;
 use super::watch;

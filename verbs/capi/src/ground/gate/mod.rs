@@ -18,6 +18,7 @@ mod watch;
 
 use pumice_calls::Call;
 use pumice_device::faults::calls::{CallFaults, CallRules};
+use pumice_device::outside;
 
 use crate::ground::cancellation;
 use crate::ground::check;
@@ -75,7 +76,7 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
     check::enters(call, about.address);
     current::begin(made);
     if fate.delay_ns > 0 {
-        std::thread::sleep(std::time::Duration::from_nanos(fate.delay_ns));
+        outside::sleep(std::time::Duration::from_nanos(fate.delay_ns));
     }
     Passage { is_outer: true, refused: fate.errno.map(Errno) }
 }

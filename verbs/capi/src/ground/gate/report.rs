@@ -2,12 +2,12 @@
 //! process ends, with the calls that it made and the objects that it left.
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
 use std::path::Path;
 
 use pumice_calls::Ordinals;
 use pumice_device::faults::calls::{CallFired, errno_text};
-use pumice_device::system::output_file::{OutputFile, whole_lines};
+use pumice_device::outside;
+use pumice_device::outside::output_file::{OutputFile, whole_lines};
 
 use super::inventory::Object;
 use crate::ground::log::print_always;
@@ -18,7 +18,7 @@ pub(super) struct Report(OutputFile);
 impl Report {
     /// Goes on with a file, or makes it; `None` if it cannot be written, which is said.
     pub(super) fn open(path: &Path) -> Result<Report, String> {
-        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file = outside::files::options().append(true).create(true).open(path);
         let file = file.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         let say = Box::new(|sentence: &str| print_always(sentence));
         Ok(Report(OutputFile::new(file, path.to_owned(), "the report of calls", whole_lines, say)))
@@ -33,7 +33,7 @@ impl Report {
         let (rule, key) = (quoted(fired.rule), fired.key);
         let mut line = format!(
             "{{\"event\":\"fired\",\"pid\":{},\"rule\":{rule},\"call\":{},\"nth\":{}",
-            std::process::id(),
+            outside::process::number(),
             quoted(key.call),
             key.ordinal
         );
@@ -50,16 +50,16 @@ impl Report {
     }
 
     pub(super) fn listens(&mut self) {
-        self.write(&format!("{{\"event\":\"listening\",\"pid\":{}}}", std::process::id()));
+        self.write(&format!("{{\"event\":\"listening\",\"pid\":{}}}", outside::process::number()));
     }
 
     pub(super) fn ended(&mut self, counts: &Ordinals, left: Option<&[Object]>) {
         let calls: Vec<String> =
             counts.counted().map(|(call, count)| format!("{}:{count}", quoted(call.name()))).collect();
-        let program = std::env::args_os().next().unwrap_or_default();
+        let program = outside::environment::program();
         let mut line = format!(
             "{{\"event\":\"ended\",\"pid\":{},\"program\":{},\"calls\":{{{}}}",
-            std::process::id(),
+            outside::process::number(),
             quoted(&program.to_string_lossy()),
             calls.join(",")
         );

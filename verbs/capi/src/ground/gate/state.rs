@@ -9,8 +9,9 @@ use pumice_device::event::Event;
 use pumice_device::faults::Triggers;
 use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
 use pumice_device::ground::clock::Clock;
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
-use pumice_device::system::lineage::PerProcess;
 
 use super::about::About;
 use super::current::Made;
@@ -137,7 +138,8 @@ impl State {
         }
         // A plan that cannot be used is said when the device is opened, which fails.
         let plan = settings.and_then(|settings| settings.load_faults().ok()).unwrap_or_default();
-        let tag = settings.map(|settings| settings.tag_of(std::env::args_os())).unwrap_or_default();
+        let tag =
+            settings.map(|settings| settings.tag_of(outside::environment::arguments())).unwrap_or_default();
         let triggers = Triggers::new(&plan, &Clock::monotonic());
         let faults = CallFaults::new(&plan, &tag, &triggers);
         let mut state = State { faults, triggers, report, evidence: None };

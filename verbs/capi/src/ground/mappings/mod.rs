@@ -15,8 +15,8 @@ mod patch;
 use std::sync::Once;
 
 use pumice_device::memory::guard_copies;
+use pumice_device::outside::lineage::{PerProcess, once};
 use pumice_device::settings::Log;
-use pumice_device::system::lineage::{PerProcess, once};
 
 use super::log::log_at;
 

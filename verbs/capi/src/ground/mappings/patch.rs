@@ -11,6 +11,8 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 
+use pumice_device::outside;
+
 use super::calls::{Function, heap_end_is_at};
 
 /// Why functions stay as they are.
@@ -49,7 +51,7 @@ const LONG_BYTES: usize = 16;
 /// Why some or all stay as they are.
 pub(super) fn redirect(functions: &[Function]) -> Result<(), Refused> {
     let library = Library::find()?;
-    let file = File::open(OsStr::from_bytes(library.path.to_bytes())).map_err(Refused::File)?;
+    let file = outside::files::open(OsStr::from_bytes(library.path.to_bytes())).map_err(Refused::File)?;
     let memory = File::options().read(true).write(true).open("/proc/self/mem").map_err(Refused::Memory)?;
     let mut room = library.room(&memory, functions.len())?;
     let mut left = Vec::new();

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::hca::Hca;
-use pumice_device::system::interface::interfaces;
-use pumice_device::system::neighbour::{Neighbour, Neighbours};
+use pumice_device::outside::interface::interfaces;
+use pumice_device::outside::neighbour::{Neighbour, Neighbours};
 use pumice_transport::types::Gid;
 
 use crate::ground::errno::Errno;

@@ -1,10 +1,11 @@
 //! Events that programs have fetched: destroying an identifier, leaving a group and moving an identifier wait
 //! until they are acknowledged, and a channel is not destroyed while a thread sleeps in it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::ground::awaited::Awaited;
+use pumice_device::outside;
 use pumice_device::settings::Log;
 
 use crate::ground::check;
@@ -99,12 +100,12 @@ impl Reader {
 
     /// Whether another thread waits in the channel: one that fetched an event is about to come back.
     pub(crate) fn stays(&self) -> bool {
-        let begun = Instant::now();
+        let begun = outside::now();
         let reader = self.state.look(|state| state.thread);
         let Some(thread) = reader.filter(|thread| *thread != own_thread() && is_alive(*thread)) else {
             return false;
         };
-        let left = Reader::TIMEOUT.saturating_sub(begun.elapsed());
+        let left = Reader::TIMEOUT.saturating_sub(outside::since(begun));
         self.state.wait_for(left, |state| state.waits) && is_alive(thread)
     }
 }
@@ -114,6 +115,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc;
     use std::thread;
+    use std::time::Instant;
 
     use super::*;
 

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
-use pumice_device::system::capability::may_bind_low_ports;
+use pumice_device::outside;
+use pumice_device::outside::capability::may_bind_low_ports;
 use pumice_transport::cm::Place;
 use pumice_transport::mad::ServiceId;
 
@@ -134,7 +135,7 @@ fn place(address: IpAddr, one_family: Option<bool>) -> Place {
 /// Whether an identifier of an address is in the way of its own family only; `chosen`: by the program.
 fn is_of_one_family(address: SocketAddr, chosen: Option<bool>) -> bool {
     let host_wants_one =
-        || std::fs::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|set| set.starts_with(b"1"));
+        || outside::files::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|set| set.starts_with(b"1"));
     chosen.unwrap_or_else(|| address.is_ipv4() || host_wants_one())
 }
 

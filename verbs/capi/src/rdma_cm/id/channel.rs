@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use pumice_device::gsi::CmChannel;
-use pumice_device::system::lineage::Generation;
+use pumice_device::outside;
+use pumice_device::outside::lineage::Generation;
 
 use super::acknowledgement::{Reader, Unacknowledged};
 use crate::ground::abi::{rdma_conn_param, rdma_event_channel, rdma_ud_param};
@@ -222,7 +222,7 @@ impl<I> Channel<I> {
         let ends = attempt_ends();
         let mut entry = [libc::pollfd { fd: self.poll.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
         match system_call::poll(&mut entry, ends) {
-            Ok(0) if ends.is_some_and(|end| end <= Instant::now()) => Err(RESTART),
+            Ok(0) if ends.is_some_and(|end| end <= outside::now()) => Err(RESTART),
             Ok(_) => Ok(()),
             Err(errno) => {
                 self.reader.is_at(false);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libc::sockaddr_storage;
 use pumice_device::gsi::BindingId;
-use pumice_device::system::lineage::{Generation, PerProcess};
+use pumice_device::outside::lineage::{Generation, PerProcess};
 use pumice_transport::cm::{CmPath, ListenerId, Served};
 use pumice_transport::mad::{CommId, Ece, PortSpace, TransportType};
 use pumice_transport::types::Gid;

@@ -8,9 +8,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use pumice_device::ground::thread::start_without_signals;
-use pumice_device::system::lineage::PerProcess;
-use pumice_device::system::neighbour::{Neighbour, NeighbourChanges, Neighbours};
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
+use pumice_device::outside::neighbour::{Neighbour, NeighbourChanges, Neighbours};
+use pumice_device::outside::thread::start_without_signals;
 use pumice_transport::cm::CmPath;
 
 use super::binding::ephemeral_port;
@@ -68,7 +69,7 @@ pub(crate) fn take_when_found(id: &Arc<Id>, state: &mut State, way: Way, limit: 
         return way.take(id, state);
     };
     neighbour.look_for();
-    let now = Instant::now();
+    let now = outside::now();
     let search = Search { id: Arc::downgrade(id), way, neighbour, until: now + limit, again: now + AGAIN };
     state.stage = Stage::Resolving;
     // Without a thread that waits, the connection request finds out.
@@ -91,7 +92,7 @@ impl Search {
     /// identifier that is gone.
     fn has_ended(&mut self, tables: &Neighbours) -> bool {
         let Some(id) = self.id.upgrade() else { return true };
-        let (found, now) = (tables.has(&self.neighbour), Instant::now());
+        let (found, now) = (tables.has(&self.neighbour), outside::now());
         let mut state = id.state();
         if state.stage != Stage::Resolving {
             return true;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 use pumice_transport::mad::PortSpace;
 
 use crate::ground::errno::Errno;

@@ -1,6 +1,5 @@
 //! For each device the context and the protection domain that all identifiers of a process share.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -8,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_device::gsi::CmChannel;
 use pumice_device::hca::Hca;
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::objects;
 use crate::ground::abi::{ibv_context, ibv_pd};
@@ -214,5 +214,5 @@ pub(crate) fn shared_towards(peer: SocketAddr) -> Result<&'static Shared, Errno>
 
 /// A number that a peer cannot foresee.
 pub(crate) fn random() -> u32 {
-    RandomState::new().hash_one(0_u8) as u32
+    outside::random() as u32
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::identifier::Id;
 use super::objects::open_unnamed_xrc_domain;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use libc::socklen_t;
 use pumice_calls::Call;
-use pumice_device::system::lineage::borrows_memory;
+use pumice_device::outside::lineage::borrows_memory;
 
 use super::room::{RoomPointer, stream};
 use crate::ground::cancellation::blocking;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use libc::{epoll_event, pollfd};
 use pumice_calls::Call;
+use pumice_device::outside;
 
 use crate::ground::arguments::{OutArray, Places};
 use crate::ground::cancellation::blocking;
@@ -128,7 +129,7 @@ fn wait_for_members(
                 interest.members().entry(*fd).and_modify(|(events, _)| *events = ONE_SHOT);
             }
         }
-        if count > 0 || until.is_some_and(|until| until <= Instant::now()) {
+        if count > 0 || until.is_some_and(|until| until <= outside::now()) {
             return Ok(count);
         }
     }

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::reentry;
 use crate::ground::errno::Errno;
@@ -89,15 +90,13 @@ impl EventThread {
         system_call::epoll_change(epoll.as_fd(), libc::EPOLL_CTL_ADD, wake.as_raw_fd())?;
         let numbers = (epoll.as_raw_fd(), wake.as_raw_fd());
         let started = without_signals(|| {
-            std::thread::Builder::new().name("pumice-rsocket".to_owned()).stack_size(STACK_BYTES).spawn(
-                move || {
-                    // SAFETY: `THREAD` owns the descriptors, and keeps them as long as the process lives.
-                    let (epoll, wake) =
-                        unsafe { (BorrowedFd::borrow_raw(numbers.0), BorrowedFd::borrow_raw(numbers.1)) };
-                    // What it does is none of the program's calls.
-                    quietly(|| run(epoll, wake, handlers));
-                },
-            )
+            outside::thread::start("pumice-rsocket", Some(STACK_BYTES), move || {
+                // SAFETY: `THREAD` owns the descriptors, and keeps them as long as the process lives.
+                let (epoll, wake) =
+                    unsafe { (BorrowedFd::borrow_raw(numbers.0), BorrowedFd::borrow_raw(numbers.1)) };
+                // What it does is none of the program's calls.
+                quietly(|| run(epoll, wake, handlers));
+            })
         });
         match started {
             Ok(_) => Ok(EventThread { epoll, wake }),

@@ -8,9 +8,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pumice_device::hca::Hca;
+use pumice_device::outside;
 use pumice_transport::path::Path;
 use pumice_transport::types::UdDestination;
 use pumice_transport::wire::Qpn;
@@ -225,7 +226,7 @@ impl DatagramSocket {
         patience: Patience,
         mut ready: impl FnMut(&State) -> bool,
     ) -> Result<MutexGuard<'a, State>, Errno> {
-        let begin = Instant::now();
+        let begin = outside::now();
         loop {
             self.progress(&mut state);
             if ready(&state) {
@@ -233,11 +234,11 @@ impl DatagramSocket {
             }
             match patience {
                 Patience::None => return Err(Errno(libc::EAGAIN)),
-                Patience::Until(end) if end <= Instant::now() => return Err(Errno(libc::EAGAIN)),
+                Patience::Until(end) if end <= outside::now() => return Err(Errno(libc::EAGAIN)),
                 _ => {}
             }
             // Shorter than a wake-up takes.
-            if begin.elapsed() < Duration::from_micros(10) {
+            if outside::since(begin) < Duration::from_micros(10) {
                 drop(state);
                 state = self.lock();
                 continue;
@@ -259,7 +260,7 @@ impl DatagramSocket {
             state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &waker));
             state.ends.iter_mut().for_each(End::arm);
             slept?;
-            if ends.is_some_and(|end| end <= Instant::now()) {
+            if ends.is_some_and(|end| end <= outside::now()) {
                 self.progress(&mut state);
                 return if ready(&state) { Ok(state) } else { Err(RESTART) };
             }
@@ -335,7 +336,7 @@ impl DatagramSocket {
 
     /// What was sent leaves; what was not received is lost.
     pub(crate) fn close(&self) {
-        let patience = Patience::Until(Instant::now() + LINGERING);
+        let patience = Patience::Until(outside::now() + LINGERING);
         let mut state = self.lock();
         state.waiting.clear();
         // What has not left by then never will.

@@ -14,6 +14,8 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use pumice_device::outside;
+
 use crate::ground::cancellation::{RESTART, attempt_ends, begun, earlier};
 use crate::ground::errno::Errno;
 use crate::ground::log::log_warning;
@@ -132,7 +134,7 @@ struct Times {
 impl Times {
     /// Why it ends now, if it does.
     fn over(&self) -> Option<Errno> {
-        let now = Instant::now();
+        let now = outside::now();
         let is_over = |time: Option<Instant>| time.is_some_and(|time| time <= now);
         if is_over(self.deadline) {
             return Some(Errno(libc::EAGAIN));
@@ -230,8 +232,8 @@ impl StreamSocket {
             return Err(Errno(libc::EAGAIN));
         }
         if state.connection.is_some() {
-            let begin = Instant::now();
-            while begin.elapsed() < POLLING {
+            let begin = outside::now();
+            while outside::since(begin) < POLLING {
                 drop(state);
                 state = self.lock();
                 self.progress(&mut state);
@@ -274,8 +276,8 @@ impl StreamSocket {
             let slept = if waits_in_device {
                 let link = state.connection.as_ref().map(|connection| Arc::clone(&connection.link));
                 drop(state);
-                let left = wakes_at.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
-                let (slice, begin) = (left.min(SLICE), Instant::now());
+                let left = wakes_at.map_or(SLICE, |end| end.saturating_duration_since(outside::now()));
+                let (slice, begin) = (left.min(SLICE), outside::now());
                 let came = link.is_some_and(|link| link.wait(slice));
                 state = self.lock();
                 if came && let Some(connection) = &mut state.connection {
@@ -283,7 +285,7 @@ impl StreamSocket {
                 }
                 self.leave_device(&mut state);
                 // A wait that ended early, and without an event, was ended by a signal handler.
-                if came || begin.elapsed() >= slice { Ok(()) } else { Err(Errno(libc::EINTR)) }
+                if came || outside::since(begin) >= slice { Ok(()) } else { Err(Errno(libc::EINTR)) }
             } else {
                 drop(state);
                 let slept = waker.sleep(&[], wakes_at);
@@ -421,7 +423,7 @@ impl StreamSocket {
             return false;
         }
         self.progress(&mut state);
-        let (stage, now) = (state.stage, Instant::now());
+        let (stage, now) = (state.stage, outside::now());
         if stage != Stage::Connected || state.next_probe.is_some_and(|next| next > now) {
             return true;
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
-use pumice_device::system::lineage::PerProcess;
+use pumice_device::outside::lineage::PerProcess;
 
 use super::datagram::DatagramSocket;
 use super::interest::Interest;

@@ -2,7 +2,9 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use pumice_device::outside;
 
 use super::pieces::{Next, Pieces, some_or};
 use super::stream::{Connection, Locked, Patience, Stage, State, StreamSocket, turn, wake_all};
@@ -81,7 +83,7 @@ impl StreamSocket {
             _ => return Err(INVALID),
         };
         let state = self.lock();
-        let (stage, patience) = (state.stage, Patience::Until(Instant::now() + LINGERING));
+        let (stage, patience) = (state.stage, Patience::Until(outside::now() + LINGERING));
         if stage == Stage::Listening && how != How::Write {
             return Ok(());
         }
@@ -112,7 +114,7 @@ impl StreamSocket {
 
     /// Tells the peer that nothing more comes, and waits until everything has arrived.
     pub(crate) fn finish(&self, at_most: Duration) {
-        let patience = Patience::Until(Instant::now() + at_most);
+        let patience = Patience::Until(outside::now() + at_most);
         let idle = |state: &mut State| {
             state
                 .connection

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libc::pollfd;
+use pumice_device::outside;
 
 use super::stream::{Patience, State};
 use super::table::{Socket, find};
@@ -75,7 +76,7 @@ fn look(all: &mut [Watched<'_>]) -> Result<usize, Errno> {
             Some(socket) => entry.revents = socket.readiness(entry.events),
             None if entry.fd >= 0 => {
                 let mut one = [**entry];
-                poll(&mut one, Some(Instant::now()))?;
+                poll(&mut one, Some(outside::now()))?;
                 entry.revents = one.first().map_or(0, |one| one.revents);
             }
             None => {}
@@ -97,18 +98,18 @@ pub(crate) fn wait(entries: &mut [pollfd], deadline: Option<Instant>) -> Result<
             Watched { entry, socket }
         })
         .collect();
-    if deadline.is_none_or(|deadline| deadline > Instant::now())
+    if deadline.is_none_or(|deadline| deadline > outside::now())
         && let Some(outcome) = wait_for_one(&mut all, deadline)
     {
         return outcome;
     }
-    let begin = Instant::now();
+    let begin = outside::now();
     loop {
         let ready = look(&mut all)?;
-        if ready > 0 || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if ready > 0 || deadline.is_some_and(|deadline| deadline <= outside::now()) {
             return Ok(ready);
         }
-        if begin.elapsed() >= POLLING {
+        if outside::since(begin) >= POLLING {
             break;
         }
     }
@@ -118,10 +119,10 @@ pub(crate) fn wait(entries: &mut [pollfd], deadline: Option<Instant>) -> Result<
         let ends = attempt_ends();
         sleep(&all, &waker, earlier(deadline, ends))?;
         let ready = look(&mut all)?;
-        if ready > 0 || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        if ready > 0 || deadline.is_some_and(|deadline| deadline <= outside::now()) {
             return Ok(ready);
         }
-        if ends.is_some_and(|end| end <= Instant::now()) {
+        if ends.is_some_and(|end| end <= outside::now()) {
             return Err(RESTART);
         }
     }

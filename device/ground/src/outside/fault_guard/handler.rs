@@ -8,8 +8,8 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{call, record, shared};
-use crate::system::late_reads;
-use crate::system::lineage::{PerProcess, once};
+use crate::outside::late_reads;
+use crate::outside::lineage::{PerProcess, once};
 
 /// The handlers that were there before ours, which stay for as long as the process lives.
 pub(crate) static BEFORE_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());

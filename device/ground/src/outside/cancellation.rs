@@ -3,8 +3,8 @@
 //! The C library ends a cancelled thread at its next cancellation point, which nearly every system call by
 //! the C library's functions is, by unwinding its stack. Locks that the thread holds would stay locked, and a
 //! frame of Rust that catches panics aborts the process. So this crate's system calls are made by
-//! `crate::system::system_call` where they are frequent, and in the life of an [`Uncancelled`] where they are
-//! not.
+//! `crate::outside::system_call` where they are frequent, and in the life of an [`Uncancelled`] where they
+//! are not.
 
 use std::ffi::c_int;
 

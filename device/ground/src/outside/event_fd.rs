@@ -8,6 +8,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{read, write};
 
 use crate::error::ResourceError;
+use crate::outside::files;
 
 /// An eventfd used as one bit: readable while the bit is set. Programs never get it; what they wait for is an
 /// [`EventPipe`](super::event_pipe::EventPipe). Its calls are system calls without the C library, so they are
@@ -32,7 +33,7 @@ impl EventFd {
     /// `InvalidData`: it is something else than an eventfd, which a write might wait for.
     pub fn of(descriptor: OwnedFd) -> io::Result<EventFd> {
         let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
-        let kind = std::fs::read_link(link)?;
+        let kind = files::link(link)?;
         if kind.as_os_str() != "anon_inode:[eventfd]" {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
@@ -64,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::system::wait::wait_readable;
+    use crate::outside::wait::wait_readable;
 
     #[test]
     fn readable_exactly_while_set() {

@@ -5,11 +5,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
-use libc::c_char;
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::{InterfaceFlags, if_nametoindex};
-use nix::sys::socket::SockaddrStorage;
+use libc::{c_char, c_int};
+use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Socket, Type};
+
+use super::files;
+use super::interface_list::{Address, entries};
 
 /// Where the kernel lists the IPv6 addresses of this network namespace with their flags.
 const IPV6_ADDRESSES: &str = "/proc/net/if_inet6";
@@ -38,38 +39,38 @@ pub struct Interface {
 /// The interfaces of this network namespace, by index.
 ///
 /// # Errors
-/// What getifaddrs(3) says.
+/// What getifaddrs(3) says, or socket(2).
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut found = BTreeMap::<u32, Interface>::new();
-    for entry in getifaddrs()? {
-        let Ok(index) = if_nametoindex(entry.interface_name.as_str()) else {
+    let query = Socket::new(Domain::IPV4, Type::DGRAM, None)
+        .or_else(|_| Socket::new(Domain::IPV6, Type::DGRAM, None))?;
+    for entry in entries()? {
+        let Ok(index) = name_to_index(&query, &entry.interface) else {
             continue; // gone since the list was made
         };
+        let has = |flag: c_int| entry.flags & flag != 0;
         let interface = found.entry(index).or_insert_with(|| Interface {
-            name: entry.interface_name.clone(),
+            name: entry.interface.clone(),
             index,
-            up: entry.flags.contains(InterfaceFlags::IFF_UP),
+            up: has(libc::IFF_UP),
             // IFF_RUNNING would come up to a second late: the kernel's link watch sets it no more often.
-            carrier: entry.flags.contains(InterfaceFlags::IFF_LOWER_UP),
-            loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+            carrier: has(libc::IFF_LOWER_UP),
+            loopback: has(libc::IFF_LOOPBACK),
             mtu: 0,
             addresses: Vec::new(),
             mac: None,
         });
-        if let Some(address) = entry.address.as_ref().and_then(ip_address) {
-            let prefix = entry.netmask.as_ref().and_then(ip_address).map_or(0, prefix_length);
-            interface.addresses.push((address, prefix));
-        } else if let Some(mac) = entry.address.as_ref().and_then(mac_address) {
-            interface.mac = Some(mac);
+        match entry.address {
+            Some(Address::Ip(address)) => {
+                interface.addresses.push((address, entry.netmask.map_or(0, prefix_length)));
+            }
+            Some(Address::Mac(mac)) => interface.mac = Some(mac),
+            None => {}
         }
     }
     leave_out_unusable(&mut found);
-    let query = Socket::new(Domain::IPV4, Type::DGRAM, None)
-        .or_else(|_| Socket::new(Domain::IPV6, Type::DGRAM, None));
-    if let Ok(query) = query {
-        for interface in found.values_mut() {
-            interface.mtu = mtu(&query, &interface.name).unwrap_or(0);
-        }
+    for interface in found.values_mut() {
+        interface.mtu = mtu(&query, &interface.name).unwrap_or(0);
     }
     Ok(found.into_values().collect())
 }
@@ -78,7 +79,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 /// two after the link came up), nor when it found a duplicate. Without /proc all count as usable.
 fn leave_out_unusable(found: &mut BTreeMap<u32, Interface>) {
     let has_ipv6 = found.values().any(|interface| interface.addresses.iter().any(|(a, _)| a.is_ipv6()));
-    let Ok(text) = (if has_ipv6 { std::fs::read_to_string(IPV6_ADDRESSES) } else { return }) else { return };
+    let Ok(text) = (if has_ipv6 { files::fact_text(IPV6_ADDRESSES) } else { return }) else { return };
     for (index, address) in not_usable_yet(&text) {
         if let Some(interface) = found.get_mut(&index) {
             interface.addresses.retain(|(own, _)| *own != IpAddr::V6(address));
@@ -145,16 +146,6 @@ fn ranked_addresses(interfaces: &[Interface]) -> Vec<(IpAddr, &Interface)> {
         .collect();
     ranked.sort_by_key(|&(rank, _, _)| rank); // stable: the system's order within a rank
     ranked.into_iter().map(|(_, address, interface)| (address, interface)).collect()
-}
-
-fn ip_address(name: &SockaddrStorage) -> Option<IpAddr> {
-    let v4 = name.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
-    v4.or_else(|| name.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
-}
-
-fn mac_address(name: &SockaddrStorage) -> Option<[u8; 6]> {
-    let link = name.as_link_addr().filter(|link| link.halen() == 6)?;
-    link.addr()
 }
 
 fn prefix_length(mask: IpAddr) -> u8 {
