@@ -131,6 +131,7 @@ pub(super) fn touch(tree: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -146,8 +147,12 @@ mod tests {
         }
         // The oldest tree has a program that runs, the next one was used again.
         let mut program = Command::new("cat");
-        program.env("PUMICE_SYSFS", tree(0)).stdin(Stdio::piped()).stdout(Stdio::null());
+        program.env("PUMICE_SYSFS", tree(0)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = program.spawn().unwrap();
+        // Its environment can be read when it has begun, which is a moment after the call that starts it
+        // returns.
+        program.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        program.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         touch(&tree(1));
         let left = || (0..40).filter(|number| tree(*number).exists()).collect::<Vec<u64>>();
 
