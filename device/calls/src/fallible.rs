@@ -33,26 +33,26 @@ impl CallInfo {
 }
 
 const COUNT: usize = {
-    let (mut count, mut place) = (0, 0);
-    while place < Call::COUNT {
-        if Call::nth(place).errnos().is_some() {
+    let (mut count, mut index) = (0, 0);
+    while index < Call::COUNT {
+        if Call::nth(index).errnos().is_some() {
             count += 1;
         }
-        place += 1;
+        index += 1;
     }
     count
 };
 
 const LIST: [CallInfo; COUNT] = {
     let mut list = [CallInfo { name: "", page: "", errnos: Errnos::Usual(&[]) }; COUNT];
-    let (mut count, mut place) = (0, 0);
-    while place < Call::COUNT {
-        let row = Call::nth(place).row();
+    let (mut count, mut index) = (0, 0);
+    while index < Call::COUNT {
+        let row = Call::nth(index).row();
         if let Some(errnos) = row.errnos {
             list[count] = CallInfo { name: row.name, page: row.page, errnos };
             count += 1;
         }
-        place += 1;
+        index += 1;
     }
     list
 };

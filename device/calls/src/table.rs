@@ -17,7 +17,7 @@ macro_rules! calls {
             $($($name,)*)*
         }
 
-        /// All calls, each at its own place.
+        /// All calls, each at its own index.
         const ALL: &[Call] = &[$($(Call::$name,)*)*];
 
         static TABLE: [Row; Call::COUNT] = [$($({
@@ -54,19 +54,19 @@ impl Call {
     /// The call of this name.
     pub fn of(name: &str) -> Option<Call> {
         let found =
-            BY_NAME.binary_search_by(|place| NAMES.get(usize::from(*place)).copied().cmp(&Some(name)));
-        let place = BY_NAME.get(found.ok()?)?;
-        ALL.get(usize::from(*place)).copied()
+            BY_NAME.binary_search_by(|index| NAMES.get(usize::from(*index)).copied().cmp(&Some(name)));
+        let index = BY_NAME.get(found.ok()?)?;
+        ALL.get(usize::from(*index)).copied()
     }
 
     /// All, by name.
     pub fn by_name() -> impl Iterator<Item = Call> {
-        BY_NAME.iter().filter_map(|place| ALL.get(usize::from(*place)).copied())
+        BY_NAME.iter().filter_map(|index| ALL.get(usize::from(*index)).copied())
     }
 
-    /// The one with this place by name, below [`Call::COUNT`].
-    pub(crate) const fn nth(place: usize) -> Call {
-        ALL[BY_NAME[place] as usize]
+    /// The one with this index by name, below [`Call::COUNT`].
+    pub(crate) const fn nth(index: usize) -> Call {
+        ALL[BY_NAME[index] as usize]
     }
 
     /// What is known of it.
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn each_call_is_found_by_its_name() {
-        for (place, call) in Call::ALL.iter().enumerate() {
-            assert_eq!((*call as usize, Call::of(call.name())), (place, Some(*call)));
+        for (index, call) in Call::ALL.iter().enumerate() {
+            assert_eq!((*call as usize, Call::of(call.name())), (index, Some(*call)));
         }
         assert!(Call::by_name().is_sorted_by(|one, next| one.name() < next.name()));
         assert_eq!(Call::by_name().count(), Call::COUNT);

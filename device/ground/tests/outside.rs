@@ -84,7 +84,7 @@ static SCRIPTED: LazyLock<Scripted> = LazyLock::new(|| Scripted {
 });
 
 #[test]
-fn every_answer_comes_from_what_takes_the_place_of_the_machine() {
+fn every_answer_comes_from_what_answers_instead_of_the_machine() {
     outside::replace(&*SCRIPTED);
     let clock = Clock::monotonic();
     assert_eq!((clock.origin_ns(), clock.now_ns()), (5_000, 0));

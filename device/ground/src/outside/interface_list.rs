@@ -17,7 +17,7 @@ pub(super) enum Address {
 
 /// One address of one interface, or an interface without addresses.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct InterfaceEntry {
     pub(super) interface: String,
     /// IFF_UP and its kin.
     pub(super) flags: c_int,
@@ -29,7 +29,7 @@ pub(super) struct Entry {
 ///
 /// # Errors
 /// What getifaddrs(3) says.
-pub(super) fn entries() -> io::Result<Vec<Entry>> {
+pub(super) fn entries() -> io::Result<Vec<InterfaceEntry>> {
     let mut first = ptr::null_mut();
     // SAFETY: `first` is a live pointer, which the call sets.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
@@ -47,7 +47,7 @@ pub(super) fn entries() -> io::Result<Vec<Entry>> {
             Some(Address::Ip(mask)) => Some(mask),
             _ => None,
         };
-        found.push(Entry { interface, flags: entry.ifa_flags as c_int, address, netmask });
+        found.push(InterfaceEntry { interface, flags: entry.ifa_flags as c_int, address, netmask });
         next = entry.ifa_next;
     }
     // SAFETY: the list is freed once, and nothing of it is used any more.
