@@ -40,7 +40,7 @@ pub(crate) extern "C" fn ibv_read_sysfs_file(
             return Err(INVALID);
         }
         let path = Path::new(OsStr::from_bytes(dir.to_bytes())).join(OsStr::from_bytes(file.to_bytes()));
-        let mut text = match (outside::files::read(&path), of_profile(&path)) {
+        let mut text = match (outside::files::fact(&path), of_profile(&path)) {
             (Ok(text), _) => text,
             (Err(_), Some(text)) => text.into_bytes(),
             (Err(error), None) => return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO))),

@@ -135,7 +135,7 @@ fn place(address: IpAddr, one_family: Option<bool>) -> Place {
 /// Whether an identifier of an address is in the way of its own family only; `chosen`: by the program.
 fn is_of_one_family(address: SocketAddr, chosen: Option<bool>) -> bool {
     let host_wants_one =
-        || outside::files::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|set| set.starts_with(b"1"));
+        || outside::files::fact("/proc/sys/net/ipv6/bindv6only").is_ok_and(|set| set.starts_with(b"1"));
     chosen.unwrap_or_else(|| address.is_ipv4() || host_wants_one())
 }
 
