@@ -1,4 +1,5 @@
-//! Files: those that the system keeps, which say facts and may be answered otherwise, and those of users.
+//! Files: those that the system keeps, whose contents are facts and may be answered otherwise ([`fact`]), and
+//! those of users. Links, lists and rights are the machine's.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions, ReadDir};
 use std::io;
