@@ -88,7 +88,7 @@ fn links_of_documents_lead_somewhere() {
     let is_document = |file: &PathBuf| file.extension().is_some_and(|e| e == "md");
     let mut faults = Vec::new();
     for document in kept_files().into_iter().filter(is_document) {
-        for (number, line) in prose(&read(&document)) {
+        for (number, line) in prose(&read(document)) {
             for target in targets(line) {
                 if let Some(fault) = fault(&document, &target) {
                     faults.push(format!("{}:{number}: {target}: {fault}", document.display()));
@@ -118,7 +118,7 @@ fn files_that_documents_name_exist() {
     let mut faults = Vec::new();
     for document in documents {
         let folder = document.parent().unwrap_or(Path::new(""));
-        for (number, line) in prose(&read(&document)) {
+        for (number, line) in prose(&read(document)) {
             for name in named_files(line) {
                 // The document of a crate may name files of that crate, and a path may leave out where it
                 // begins.
