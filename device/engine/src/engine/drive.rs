@@ -363,7 +363,7 @@ impl Engine {
                 }
                 continue;
             }
-            let unreliable = matches!(entry.qp.qp_type(), QpType::Uc | QpType::Ud);
+            let unreliable = entry.qp.qp_type().is_sent_once();
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
             host.moment.end();
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);

@@ -12,7 +12,7 @@ use pumice_objects::recv_queue::RecvQueue;
 use pumice_share::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::QpContext;
-use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
+use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::qp_setup::QpSetup;
@@ -45,7 +45,7 @@ impl Resources {
         }
         let setup = self.check_setup(setup)?;
         let capacity = self.check_capacity(&setup)?;
-        if let (QpType::XrcTarget, Some(xrcd)) = (setup.qp_type, setup.xrcd) {
+        if let (true, Some(xrcd)) = (setup.qp_type.is_target(), setup.xrcd) {
             let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?, false);
             let TargetOpened { account, .. } = self.register_target(xrcd, setup.qpn, setup.cookie)?;
             return Ok(QpAttached { context, capacity, account });
