@@ -21,6 +21,7 @@ mod answer;
 mod armed;
 mod at_calls;
 mod at_work;
+mod befall;
 pub mod calls;
 mod change;
 pub mod completion_events;
@@ -50,6 +51,7 @@ mod wire;
 
 pub use action::{Delay, Fault};
 pub use at_work::PlanAtWork;
+pub use befall::Adapter;
 pub use change::{Moment, Parts};
 pub use completion_events::{CompletionEventCounts, CompletionEventFaults};
 pub use completions::{CompletionFaults, Verdict};

@@ -37,8 +37,8 @@ pub struct QpTypeRow {
     pub has_send_queue: bool,
     /// It executes what peers ask for.
     pub is_responder: bool,
-    /// Receives come from a queue of its own, or from an SRQ that it was made with; else from the SRQ that a request
-    /// names, or from none.
+    /// Receives come from a queue of its own, or from an SRQ that it was made with; else from the SRQ that a
+    /// request names, or from none.
     pub has_receives: bool,
     /// It belongs to an XRC domain.
     pub has_xrc_domain: bool,

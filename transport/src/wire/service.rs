@@ -1,5 +1,5 @@
-//! What a transport service is: a row each. A new service is a row here, its opcodes, and a row for each type of queue
-//! pairs that has it (`types/queue_pair.rs`).
+//! What a transport service is: a row each. A new service is a row here, its opcodes, and a row for each type
+//! of queue pairs that has it (`types/queue_pair.rs`).
 
 /// Transport service; discriminants are the upper three bits of the opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

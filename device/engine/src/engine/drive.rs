@@ -17,7 +17,7 @@ use super::batch::{BatchBuilder, Sink};
 use super::budget::Budget;
 use super::dispatch::Receivers;
 use super::entries::Entries;
-use super::plight::Plight;
+use super::outages::Outages;
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
 use super::schedule::{Deadlines, Ready};
@@ -67,7 +67,7 @@ pub(crate) struct Engine {
     /// The port does what a fault plan decides.
     pub(super) is_armed: bool,
     /// What it is in because of a fault plan.
-    pub(super) plight: Plight,
+    pub(super) outages: Outages,
     /// What other processes are told that the device is called.
     pub(super) device_name: String,
 }
@@ -113,7 +113,7 @@ impl Engine {
             drained_ns: 0,
             targets: SharedTargets::default(),
             is_armed: false,
-            plight: Plight::default(),
+            outages: Outages::default(),
             device_name,
         };
         engine.arm();
@@ -131,7 +131,7 @@ impl Engine {
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
-        if self.plight.is_still() && self.stands_still(now_ns) {
+        if self.outages.is_still() && self.stands_still(now_ns) {
             return false;
         }
         let mut any = false;
@@ -303,7 +303,7 @@ impl Engine {
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
-        if self.plight.is_still() && self.stands_still(now_ns) {
+        if self.outages.is_still() && self.stands_still(now_ns) {
             return false;
         }
         self.settle();
@@ -321,7 +321,7 @@ impl Engine {
 
     /// Sends responses before anything else: the peer waits for them, and no thread of this process does.
     pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if !self.responders.is_empty() && !self.plight.is_still() {
+        if !self.responders.is_empty() && !self.outages.is_still() {
             self.transmit_responses(now_ns, Acknowledge::Now, checks);
             self.settle();
         }
@@ -469,10 +469,10 @@ impl Engine {
 
     /// Runs timers that are due.
     pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if self.plight.is_still() && self.stands_still(now_ns) {
+        if self.outages.is_still() && self.stands_still(now_ns) {
             return;
         }
-        self.expire_plight(now_ns);
+        self.expire_outages(now_ns);
         self.resources.expire_late(now_ns);
         let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
@@ -514,11 +514,11 @@ impl Engine {
 
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        if self.plight.is_still() {
-            return self.plight.deadline_ns().filter(|at_ns| *at_ns != u64::MAX);
+        if self.outages.is_still() {
+            return self.outages.deadline_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
         let all = [
-            self.plight.deadline_ns(),
+            self.outages.deadline_ns(),
             self.deadlines.next_ns(),
             self.port.next_event_ns(),
             self.held_until_ns,
@@ -540,7 +540,7 @@ impl Engine {
 
     /// Whether something waits to be sent and perhaps can be sent now.
     pub(crate) fn has_backlog(&self) -> bool {
-        if self.plight.is_still() || self.waits_for_port() {
+        if self.outages.is_still() || self.waits_for_port() {
             return false;
         }
         let responds =
