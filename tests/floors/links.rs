@@ -88,7 +88,7 @@ fn links_of_documents_lead_somewhere() {
     let is_document = |file: &PathBuf| file.extension().is_some_and(|e| e == "md");
     let mut faults = Vec::new();
     for document in kept_files().into_iter().filter(is_document) {
-        for (number, line) in prose(&read(document)) {
+        for (number, line) in prose(&read(&document)) {
             for target in targets(line) {
                 if let Some(fault) = fault(&document, &target) {
                     faults.push(format!("{}:{number}: {target}: {fault}", document.display()));
