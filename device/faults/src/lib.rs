@@ -18,6 +18,7 @@
 
 mod action;
 mod answer;
+mod arbiter;
 mod armed;
 mod at_calls;
 mod at_work;
@@ -50,6 +51,7 @@ mod when;
 mod wire;
 
 pub use action::{Delay, Fault};
+pub use arbiter::{Arbiter, ForPort};
 pub use at_work::PlanAtWork;
 pub use befall::Adapter;
 pub use change::{Moment, Parts};
@@ -77,7 +79,7 @@ pub use text::{
 };
 pub use trigger::Occurrence;
 pub use trigger::Trigger;
-pub use waits::Gate;
 pub use waits::Triggers;
+pub use waits::{CallAttendant, Gate};
 pub use wire::WireFaults;
 pub use wire::{WirePlan, WireRule, WireTrigger};
