@@ -110,7 +110,7 @@ pub enum CallEnd<'a> {
 }
 
 impl CallGate {
-    /// The gate of a device on which nobody decides about calls.
+    /// The gate of a device whose calls no rule is about.
     pub fn open(events: Arc<Subscribers>, device: &str, clock: &Clock) -> CallGate {
         let triggers = Triggers::new(&FaultPlan::new(), clock);
         let faults = CallFaults::new(&FaultPlan::new(), device, &triggers);
