@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use pumice_device::trace::{End, Message, Setback, SetbackKind};
 use pumice_transport::types::{SendOpcode, WcStatus};
-use pumice_transport::wire::{NakCode, Operation, Position, Service, Syndrome, rnr_timer_ns};
+use pumice_transport::wire::{NakCode, Operation, Position, Syndrome, rnr_timer_ns};
 
 use super::plan::Sighting;
 
@@ -48,7 +48,7 @@ impl Messages {
         message.last_packet_ns = Some(at_ns);
         message.packets_sent = message.packets_sent.saturating_add(1);
         message.transmissions = message.transmissions.max(transmission);
-        if one.info.service != Service::Rc && one.info.service != Service::Xrc {
+        if !one.info.service.is_reliable() {
             // Without acknowledgements a message is over when it has left.
             message.end = end(at_ns, WcStatus::Success);
         }

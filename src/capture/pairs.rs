@@ -4,8 +4,6 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use pumice_transport::wire::Service;
-
 use super::plan::Sighting;
 
 /// A direction between two addresses.
@@ -22,7 +20,8 @@ impl Pairs {
         // The queue pair that the last request with a PSN was for.
         let mut requests: HashMap<(Way, u32), u32> = HashMap::new();
         let mut votes: HashMap<(Way, u32), HashMap<u32, u32>> = HashMap::new();
-        let is_connected = |one: &&Sighting| !matches!(one.info.service, Service::Ud | Service::Cnp);
+        let is_connected =
+            |one: &&Sighting| one.info.service.is_connected() && one.info.service.has_messages();
         for one in captures.iter().flatten().filter(is_connected) {
             let way = (one.source, one.destination);
             if one.info.is_request {

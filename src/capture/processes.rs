@@ -6,8 +6,7 @@ use std::io::Read;
 use std::net::IpAddr;
 
 use pumice_device::trace::{Moment, MomentKind, Packet, Process, QueuePair, TraceHeader};
-use pumice_transport::types::QpType;
-use pumice_transport::wire::{Service, Syndrome};
+use pumice_transport::wire::Syndrome;
 
 use super::homes::{Home, Seen, homes};
 use super::messages::Messages;
@@ -134,19 +133,13 @@ impl ProcessBuilder {
 
 /// The name that verbs have for a service.
 fn service(one: &Sighting) -> &'static str {
-    match one.info.service {
-        Service::Rc => QpType::Rc.name(),
-        Service::Uc => QpType::Uc.name(),
-        Service::Ud => QpType::Ud.name(),
-        Service::Xrc => "XRC",
-        _ => "",
-    }
+    if one.info.service.has_messages() { one.info.service.name() } else { "" }
 }
 
 impl Builder {
     fn take(&mut self, at_ns: u64, what: Seen, one: &Sighting, sender: Option<u32>) {
         let is_sent = what == Seen::Sent;
-        let is_connected = one.info.service != Service::Ud;
+        let is_connected = !one.info.service.is_datagram();
         let other = if is_sent { (one.destination, Some(one.qpn)) } else { (one.source, sender) };
         if let (true, (address, Some(qpn))) = (is_connected, other) {
             self.qp.peer = Some((address, qpn));

@@ -111,6 +111,8 @@ pub(super) const HOUSES: &[House] = &[
     House {
         folder: "device/engine/src",
         rooms: &[
+            room("gate", &["gate.rs"], "the entry of calls of programs that are linked with the device"),
+            room("decisions", &["decisions/"], "who decides about packets, work and stores, and what waits"),
             room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),
             room("engine", &["engine/"], "drives queue pairs against a port"),
             room("driver", &["driver/"], "who drives the engine, and when"),

@@ -18,9 +18,11 @@
 
 mod action;
 mod answer;
+mod arbiter;
 mod armed;
 mod at_calls;
 mod at_work;
+mod befall;
 pub mod calls;
 mod change;
 pub mod completion_events;
@@ -49,7 +51,9 @@ mod when;
 mod wire;
 
 pub use action::{Delay, Fault};
+pub use arbiter::{Arbiter, ForPort};
 pub use at_work::PlanAtWork;
+pub use befall::Adapter;
 pub use change::{Moment, Parts};
 pub use completion_events::{CompletionEventCounts, CompletionEventFaults};
 pub use completions::{CompletionFaults, Verdict};
@@ -75,7 +79,7 @@ pub use text::{
 };
 pub use trigger::Occurrence;
 pub use trigger::Trigger;
-pub use waits::Gate;
 pub use waits::Triggers;
+pub use waits::{CallAttendant, Gate};
 pub use wire::WireFaults;
 pub use wire::{WirePlan, WireRule, WireTrigger};

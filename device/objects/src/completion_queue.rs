@@ -169,11 +169,29 @@ impl CompletionQueue {
         self
     }
 
+    /// The same, with what the device's [`CqCommon`] decides about the order of its completions and about its
+    /// events. `made`: how many queues were made before; `counted`: how many of those that plans count, if
+    /// they count this one.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn decided(mut self, made: u32, counted: Option<u32>) -> Result<CompletionQueue, ResourceError> {
+        let CqCommon { shuffle, pacer, .. } = self.common.clone();
+        if let Some(shuffle) = shuffle {
+            self.fires_late &= !shuffle.arms_plainly();
+            self = self.shuffled(shuffle, made)?;
+        }
+        if let Some((pacer, ordinal)) = pacer.zip(counted) {
+            self.pace(&pacer, ordinal);
+        }
+        Ok(self)
+    }
+
     /// The same, with an order of completions that a schedule draws; `ordinal`: of this queue on its device.
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn shuffled(mut self, shuffle: Arc<Shuffle>, ordinal: u32) -> Result<CompletionQueue, ResourceError> {
+    fn shuffled(mut self, shuffle: Arc<Shuffle>, ordinal: u32) -> Result<CompletionQueue, ResourceError> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut held = HeldCompletions::new(shuffle, ordinal);
         held.reserve(state.depth)?;

@@ -18,8 +18,9 @@ fn queue(seed: u64, depth: u32, virtual_time: bool) -> (CompletionQueue, Arc<Com
     let shuffle = Arc::new(Shuffle::new(options, "test", virtual_time));
     let channel = Arc::new(CompletionChannel::new().unwrap());
     let (handle, on) = (Handle { index: 1, generation: 1 }, Some(Arc::clone(&channel)));
-    let cq = CompletionQueue::new(handle, depth, 0, on, CqCommon::default(), None, false).unwrap();
-    (cq.shuffled(shuffle, 0).unwrap(), channel)
+    let common = CqCommon { shuffle: Some(shuffle), ..CqCommon::default() };
+    let cq = CompletionQueue::new(handle, depth, 0, on, common, None, false).unwrap();
+    (cq.decided(0, None).unwrap(), channel)
 }
 
 fn push(cq: &CompletionQueue, ordinal: u32, receives: bool, wr_id: u64) {

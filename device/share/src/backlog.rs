@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pumice_ports::Peer;
-use pumice_transport::wire::{Service, peek};
+use pumice_transport::wire::peek;
 
 use super::backlog_table::BacklogTable;
 use super::member_index::MemberIndex;
@@ -43,7 +43,7 @@ fn charge_bytes(length_bytes: usize, segment_bytes: usize) -> u64 {
 
 /// Whether a batch is of UC or UD: its first packet tells.
 fn is_unreliable(batch: &[u8]) -> bool {
-    peek::opcode(batch).is_some_and(|opcode| matches!(opcode.service(), Service::Uc | Service::Ud))
+    peek::opcode(batch).is_some_and(|opcode| opcode.service().is_sent_once())
 }
 
 /// How a sender gets on with one process.

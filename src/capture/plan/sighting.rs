@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::IpAddr;
 
 use pumice_transport::mad::CmMessage;
-use pumice_transport::wire::{OpcodeInfo, Service};
+use pumice_transport::wire::OpcodeInfo;
 
 use crate::capture::decode::{Decoded, decode};
 use crate::capture::file::{Frame, Reason, for_each_frame};
@@ -84,7 +84,7 @@ pub(crate) fn all_sightings(input: impl Read, most: usize) -> Result<Vec<Sightin
 fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
     let headers = record.headers.wire()?;
     let info = headers.bth.opcode.info()?;
-    let is_known = matches!(info.service, Service::Rc | Service::Uc | Service::Xrc | Service::Ud);
+    let is_known = info.service.has_messages();
     is_known.then(|| Sighting {
         time_ns: record.time_ns,
         source: record.source,

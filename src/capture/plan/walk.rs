@@ -172,7 +172,7 @@ fn requests(stream: &Stream<'_>, begun: &Begun, mut not_ready: NotReady, rules: 
     let (mut frontier, mut near) = (Requests::default(), 0);
     for (index, one) in stream.sent.iter().enumerate().filter(|(_, one)| one.info.is_request) {
         let relative = one.psn.wrapping_sub(begun.first_psn) & WRAP;
-        let is_reliable = one.info.service != Service::Uc;
+        let is_reliable = one.info.service.is_reliable();
         near = unwrap24(near, relative).max(near);
         let at = if is_reliable {
             let Some(place) = frontier.place(relative) else { continue };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use pumice_device::trace::{Message, Packet, Place, QueuePair, Timeline};
-use pumice_transport::wire::{Opcode, Service};
+use pumice_transport::wire::Opcode;
 use serde::Serialize;
 
 use super::numbering::{Numbering, peer};
@@ -187,7 +187,7 @@ impl<'a> Finder<'a> {
             let to = to.and_then(|(_, to)| self.by_address.get(&(*to, packet.other_qpn)).copied());
             // Congestion notifications have no PSN by which their arrival could be found.
             let service = Opcode::from_byte(packet.opcode).info().map(|info| info.service);
-            let is_expected = !packet.is_lost && service.is_some_and(|service| service != Service::Cnp);
+            let is_expected = !packet.is_lost && service.is_some_and(|service| !service.is_notification());
             let missing = to.filter(|(process, _)| {
                 let process = self.timeline.processes.get(*process);
                 is_expected && process.is_some_and(|one| one.span_ns.1 > packet.at_ns)

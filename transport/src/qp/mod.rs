@@ -219,7 +219,7 @@ impl QueuePair {
         self.requester.flush(&self.settings, host);
         self.complete_held_recv(WcStatus::WrFlushErr, host);
         match self.settings.qp_type {
-            QpType::XrcInitiator => {}
+            qp_type if !qp_type.is_responder() => {}
             //= statement:44
             //| LAST_WQE_REACHED comes once when a queue pair on a shared receive queue enters ERR.
             _ if self.settings.has_srq || self.settings.is_xrc() => {
@@ -349,10 +349,12 @@ impl QueuePair {
 
 impl Receiver {
     fn new(qp_type: QpType) -> Receiver {
-        match qp_type {
-            QpType::Uc => Receiver::Unreliable(UnreliableReceiver::new()),
-            QpType::Ud | QpType::Gsi | QpType::RawPacket => Receiver::Datagram(Inbound::new()),
-            _ => Receiver::Reliable(Responder::new()),
+        if qp_type.is_reliable() {
+            Receiver::Reliable(Responder::new())
+        } else if qp_type.is_connected() {
+            Receiver::Unreliable(UnreliableReceiver::new())
+        } else {
+            Receiver::Datagram(Inbound::new())
         }
     }
 

@@ -12,7 +12,7 @@ use super::{QpConfig, QueuePair, Receiver, congestion::Notifier};
 use crate::event::Actor;
 use crate::host::Host;
 use crate::path::Path;
-use crate::types::{Access, Cause, Mtu, QpState, QpType};
+use crate::types::{Access, Cause, Mtu, QpState};
 use crate::wire::{Psn, Qpn};
 
 /// What the device found out about an address vector.
@@ -236,7 +236,7 @@ impl QueuePair {
         attributes.sq_draining = self.draining;
         attributes.cap = self.capacity;
         // A target sends nothing, and its first PSN may have been set by another process.
-        if self.state >= QpState::Rts && self.settings.qp_type != QpType::XrcTarget {
+        if self.state >= QpState::Rts && self.settings.qp_type.has_send_queue() {
             attributes.sq_psn = self.requester.cursor_psn().value();
         }
         if self.state >= QpState::Rtr {

@@ -6,8 +6,8 @@ use super::{Arrival, QueuePair, Receiver, datagram};
 use crate::event::{Actor, PacketIdentity, QpEvent, Topic};
 use crate::host::{Counter, Host};
 use crate::path::Flow;
-use crate::types::{AsyncEventType, Cause, DropReason, QpState, QpType};
-use crate::wire::{Packet, Psn, Service};
+use crate::types::{AsyncEventType, Cause, DropReason, QpState};
+use crate::wire::{Packet, Psn};
 
 impl QueuePair {
     /// A packet whose ICRC is right and whose destination is this queue pair.
@@ -38,7 +38,7 @@ impl QueuePair {
         }
         //= statement:51
         //| A CNP changes neither PSN nor state, and is not acknowledged.
-        if packet.info().service == Service::Cnp {
+        if packet.info().service.is_notification() {
             self.requester.handle_cnp(&self.settings, now_ns, host);
             return;
         }
@@ -117,19 +117,16 @@ impl QueuePair {
         //= linux:rxe_recv.c#check_type_state
         //| A packet of another transport than the queue pair has is dropped without an answer.
         let service = packet.info().service;
-        if service != Service::Cnp && service != self.settings.service() {
+        if !service.is_notification() && service != self.settings.service() {
             return Err(Counter::RxWrongService);
         }
         let request = packet.info().is_request;
         // Services without responses have none in the table of opcodes. XRC queue pairs may have one side.
-        let has_side = match self.settings.qp_type {
-            QpType::XrcInitiator => !request,
-            //= statement:8
-            //| A packet that the queue pair cannot serve gets no answer.
-            QpType::XrcTarget => request,
-            _ => true,
-        };
-        if !has_side && service != Service::Cnp {
+        //= statement:8
+        //| A packet that the queue pair cannot serve gets no answer.
+        let qp_type = self.settings.qp_type;
+        let has_side = if request { qp_type.is_responder() } else { qp_type.has_send_queue() };
+        if !has_side && !service.is_notification() {
             return Err(Counter::RxWrongService);
         }
         //= linux:rxe_recv.c#check_type_state
@@ -225,7 +222,7 @@ impl QueuePair {
     pub(super) fn fit(&self, packet: &Packet<'_>) -> Fit {
         let psn = packet.bth().psn;
         let starts = packet.info().position.begins();
-        if packet.info().service == Service::Cnp {
+        if packet.info().service.is_notification() {
             // It slows us down at worst, and NICs may send it from a port of its own.
             return Fit::Behind;
         }

@@ -67,14 +67,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// The three opcode bits of this queue pair's packets.
     pub(crate) fn service(&self) -> Service {
-        match self.qp_type {
-            QpType::Rc => Service::Rc,
-            QpType::Uc => Service::Uc,
-            QpType::Ud | QpType::Gsi => Service::Ud,
-            // No packet of RoCE is its.
-            QpType::RawPacket => Service::Reserved,
-            QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget => Service::Xrc,
-        }
+        self.qp_type.service()
     }
 
     /// READs and atomics that are under way at once, at most. 0 is taken for 1, as adapters do whose depth is

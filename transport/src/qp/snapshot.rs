@@ -10,7 +10,7 @@ use super::response::{Replay, ReplayKind};
 use super::{QueuePair, Receiver};
 use crate::host::Host;
 use crate::path::Path;
-use crate::types::{QpState, QpType, WcStatus};
+use crate::types::{QpState, WcStatus};
 use crate::wire::Psn;
 
 /// All that an XRC target remembers, but for responses that have not left and the receive request of a
@@ -188,7 +188,7 @@ impl QueuePair {
     /// A queue pair that initiates as well keeps its own state and attributes, which no other process
     /// changes: it only takes over what was received for it, and fails if the target did.
     pub fn import_target<H: Host>(&mut self, snapshot: &TargetSnapshot, host: &mut H) {
-        if self.settings.qp_type == QpType::XrcDuplex {
+        if self.settings.qp_type.is_both_halves() {
             return self.import_receiving_half(snapshot, host);
         }
         let reborn = self.settings.connection != snapshot.epoch;

@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use super::queue_pair::{Question, bits};
 use super::{Access, QpType};
 #[cfg(doc)]
 use crate::wire::OperationClass;
@@ -183,19 +184,14 @@ impl WrInfo {
 pub struct QpTypes(u16);
 
 impl QpTypes {
-    #[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
-    const fn of(types: &[QpType]) -> QpTypes {
-        let (mut bits, mut index) = (0, 0);
-        while index < types.len() {
-            bits |= 1 << types[index] as u8;
-            index += 1;
-        }
-        QpTypes(bits)
+    /// The types that have a send queue, and of whose rows this is true.
+    const fn that_send(question: Question) -> QpTypes {
+        QpTypes(bits(question) & bits(Question::SendQueue))
     }
 
-    /// The set with one type more.
-    const fn and(self, qp_type: QpType) -> QpTypes {
-        QpTypes(self.0 | 1 << qp_type as u8)
+    /// Those of this set that the other one lacks.
+    const fn without(self, other: QpTypes) -> QpTypes {
+        QpTypes(self.0 & !other.0)
     }
 
     /// Whether a type is in the set.
@@ -206,13 +202,12 @@ impl QpTypes {
 }
 
 /// Every type that sends packets of RoCE.
-const ROCE: QpTypes =
-    QpTypes::of(&[QpType::Rc, QpType::Uc, QpType::Ud, QpType::Gsi, QpType::XrcDuplex, QpType::XrcInitiator]);
+const ROCE: QpTypes = QpTypes::that_send(Question::Roce);
 /// Every type that has a send queue.
-const ALL: QpTypes = ROCE.and(QpType::RawPacket);
-const CONNECTED: QpTypes = QpTypes::of(&[QpType::Rc, QpType::Uc, QpType::XrcDuplex, QpType::XrcInitiator]);
-const RELIABLE: QpTypes = QpTypes::of(&[QpType::Rc, QpType::XrcDuplex, QpType::XrcInitiator]);
-const RC: QpTypes = QpTypes::of(&[QpType::Rc]);
+const ALL: QpTypes = QpTypes::that_send(Question::SendQueue);
+const CONNECTED: QpTypes = QpTypes::that_send(Question::Connected);
+const RELIABLE: QpTypes = QpTypes::that_send(Question::Reliable);
+const RC: QpTypes = RELIABLE.without(QpTypes::that_send(Question::NamesSrq));
 
 /// The operations, in the order of their numbers.
 #[rustfmt::skip]

@@ -82,7 +82,7 @@ impl PostError {
     pub(crate) const fn completion(&self) -> Option<WcStatus> {
         match self {
             // A queue pair without a send queue has nothing to complete.
-            PostError::WrongOpcode { qp_type: QpType::XrcTarget, .. } => None,
+            PostError::WrongOpcode { qp_type, .. } if !qp_type.has_send_queue() => None,
             PostError::WrongOpcode { .. } | PostError::ForeignAddressHandle => Some(WcStatus::LocQpOpErr),
             PostError::NotEightBytes { .. } => Some(WcStatus::LocLenErr),
             _ => None,

@@ -1,4 +1,6 @@
-//! Kinds, states and sizes of queue pairs.
+//! Types, states and sizes of queue pairs.
+
+use crate::wire::Service;
 
 /// Transport service of a queue pair (`IBV_QPT_*`; `Gsi` is QP1, which verbs programs never create).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,44 +24,190 @@ pub enum QpType {
     XrcTarget = 10,
 }
 
+/// A type of queue pairs and what it is.
+#[derive(Debug, Clone, Copy)]
+pub struct QpTypeRow {
+    /// The type.
+    pub qp_type: QpType,
+    /// Name used in messages.
+    pub name: &'static str,
+    /// The service of its packets; [`Service::Reserved`]: it has none of RoCE.
+    pub service: Service,
+    /// It has a send queue.
+    pub has_send_queue: bool,
+    /// It executes what peers ask for.
+    pub is_responder: bool,
+    /// Receives come from a queue of its own, or from an SRQ that it was made with; else from the SRQ that a
+    /// request names, or from none.
+    pub has_receives: bool,
+    /// It belongs to an XRC domain.
+    pub has_xrc_domain: bool,
+    /// Programs make it.
+    pub is_made_by_programs: bool,
+}
+
+const fn row(qp_type: QpType, name: &'static str, service: Service, is: [bool; 5]) -> QpTypeRow {
+    let [has_send_queue, is_responder, has_receives, has_xrc_domain, is_made_by_programs] = is;
+    QpTypeRow {
+        qp_type,
+        name,
+        service,
+        has_send_queue,
+        is_responder,
+        has_receives,
+        has_xrc_domain,
+        is_made_by_programs,
+    }
+}
+
+/// Every type. The columns: send queue, responder, receives of its own, XRC domain, made by programs.
+pub const QP_TYPES: [QpTypeRow; 8] = [
+    row(QpType::Gsi, "GSI", Service::Ud, [true, true, true, false, false]),
+    row(QpType::Rc, "RC", Service::Rc, [true, true, true, false, true]),
+    row(QpType::Uc, "UC", Service::Uc, [true, true, true, false, true]),
+    row(QpType::Ud, "UD", Service::Ud, [true, true, true, false, true]),
+    row(QpType::XrcDuplex, "XRC", Service::Xrc, [true, true, false, true, true]),
+    row(QpType::RawPacket, "RAW_PACKET", Service::Reserved, [true, true, true, false, true]),
+    row(QpType::XrcInitiator, "XRC_SEND", Service::Xrc, [true, false, false, false, true]),
+    row(QpType::XrcTarget, "XRC_RECV", Service::Xrc, [false, true, false, true, true]),
+];
+
+/// A question to each row, as bits by number, so that an answer costs a shift and no load.
+#[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled")]
+pub(super) const fn bits(question: Question) -> u16 {
+    let (mut bits, mut index) = (0, 0);
+    while index < QP_TYPES.len() {
+        let row = &QP_TYPES[index];
+        let is = match question {
+            Question::Reliable => row.service.is_reliable(),
+            Question::Connected => row.service.is_connected(),
+            Question::Datagram => row.service.is_datagram(),
+            Question::SentOnce => row.service.is_sent_once(),
+            Question::Roce => row.service.has_messages(),
+            Question::NamesSrq => row.service.names_srq(),
+            Question::SendQueue => row.has_send_queue,
+            Question::Responder => row.is_responder,
+            Question::Receives => row.has_receives,
+            Question::Domain => row.has_xrc_domain,
+            Question::Programs => row.is_made_by_programs,
+        };
+        bits |= (is as u16) << row.qp_type as u8;
+        index += 1;
+    }
+    bits
+}
+
+/// What may be asked of a type.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Question {
+    Reliable,
+    Connected,
+    Datagram,
+    SentOnce,
+    Roce,
+    NamesSrq,
+    SendQueue,
+    Responder,
+    Receives,
+    Domain,
+    Programs,
+}
+
+macro_rules! answers {
+    ($($(#[$doc:meta])* $name:ident: $question:ident),+ $(,)?) => {
+        $($(#[$doc])*
+        #[inline]
+        pub const fn $name(self) -> bool {
+            const BITS: u16 = bits(Question::$question);
+            BITS >> self as u8 & 1 != 0
+        })+
+    };
+}
+
 impl QpType {
-    /// Reliable services acknowledge: RC and XRC of all kinds.
-    pub const fn is_reliable(self) -> bool {
-        matches!(self, QpType::Rc) || self.is_xrc()
-    }
-
-    /// XRC: requests name the SRQ that they are for.
-    pub const fn is_xrc(self) -> bool {
-        matches!(self, QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget)
-    }
-
-    /// Connected services name their peer in the QP: everything but datagrams and raw packets.
-    pub const fn is_connected(self) -> bool {
-        !self.is_datagram() && !self.is_raw()
+    answers! {
+        /// Reliable services acknowledge: RC and XRC of all kinds.
+        is_reliable: Reliable,
+        /// Connected services name their peer in the QP: everything but datagrams and raw packets.
+        is_connected: Connected,
+        /// UD and GSI: each request names its peer.
+        is_datagram: Datagram,
+        /// UC, UD and GSI: packets are sent once.
+        is_sent_once: SentOnce,
+        /// It sends and takes packets of RoCE.
+        has_packets: Roce,
+        /// XRC: requests name the SRQ that they are for.
+        is_xrc: NamesSrq,
+        /// It has a send queue: all but XRC targets.
+        has_send_queue: SendQueue,
+        /// It executes what peers ask for: all but XRC initiators.
+        is_responder: Responder,
+        /// Receives come from a queue of its own, or from an SRQ that it was made with: all but XRC.
+        has_receives: Receives,
+        /// It belongs to an XRC domain: the receiving kinds of XRC.
+        has_xrc_domain: Domain,
+        /// Programs make it: all but GSI.
+        is_made_by_programs: Programs,
     }
 
     /// Its messages are Ethernet frames.
+    #[inline]
     pub const fn is_raw(self) -> bool {
-        matches!(self, QpType::RawPacket)
+        !self.has_packets()
     }
 
-    /// UD and GSI.
-    pub const fn is_datagram(self) -> bool {
-        matches!(self, QpType::Ud | QpType::Gsi)
+    /// An XRC queue pair of both halves.
+    #[inline]
+    pub const fn is_both_halves(self) -> bool {
+        self.has_xrc_domain() && self.has_send_queue()
+    }
+
+    /// An XRC queue pair that only executes.
+    #[inline]
+    pub const fn is_target(self) -> bool {
+        !self.has_send_queue()
+    }
+
+    /// It may take part in multicast groups: datagrams of programs.
+    #[inline]
+    pub const fn joins_groups(self) -> bool {
+        self.is_datagram() && self.is_made_by_programs()
+    }
+
+    /// The type with the number that verbs.h gives it; `None`: there is none, or programs do not make it.
+    pub fn of_verbs(number: u32) -> Option<QpType> {
+        let has = |row: &&QpTypeRow| row.qp_type as u32 == number && row.is_made_by_programs;
+        QP_TYPES.iter().find(has).map(|row| row.qp_type)
+    }
+
+    /// The service of its packets.
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "a place for each number, as the type of the array says")]
+    pub const fn service(self) -> Service {
+        const BY_NUMBER: [Service; QpType::XrcTarget as usize + 1] = {
+            let (mut services, mut index) = ([Service::Reserved; QpType::XrcTarget as usize + 1], 0);
+            while index < QP_TYPES.len() {
+                services[QP_TYPES[index].qp_type as usize] = QP_TYPES[index].service;
+                index += 1;
+            }
+            services
+        };
+        BY_NUMBER[self as usize]
+    }
+
+    /// What it is.
+    #[expect(clippy::indexing_slicing, reason = "evaluated when this is compiled, or a row of the table")]
+    pub const fn row(self) -> &'static QpTypeRow {
+        let mut index = 0;
+        while index + 1 < QP_TYPES.len() && QP_TYPES[index].qp_type as u8 != self as u8 {
+            index += 1;
+        }
+        &QP_TYPES[index]
     }
 
     /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV", "RAW_PACKET".
     pub const fn name(self) -> &'static str {
-        match self {
-            QpType::Gsi => "GSI",
-            QpType::Rc => "RC",
-            QpType::Uc => "UC",
-            QpType::Ud => "UD",
-            QpType::XrcDuplex => "XRC",
-            QpType::RawPacket => "RAW_PACKET",
-            QpType::XrcInitiator => "XRC_SEND",
-            QpType::XrcTarget => "XRC_RECV",
-        }
+        self.row().name
     }
 }
 
@@ -121,4 +269,32 @@ pub struct QpCapacity {
     pub max_recv_sge: u32,
     /// Bytes of inline data of one send request.
     pub max_inline_data: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_one_row_and_its_number() {
+        for row in QP_TYPES {
+            assert_eq!((row.qp_type.name(), row.qp_type.service()), (row.name, row.service));
+            let made = row.is_made_by_programs.then_some(row.qp_type);
+            assert_eq!(QpType::of_verbs(row.qp_type as u32), made, "{}", row.name);
+        }
+        assert_eq!([QpType::of_verbs(0), QpType::of_verbs(6), QpType::of_verbs(0xff)], [None; 3]);
+    }
+
+    #[test]
+    fn the_questions_are_answered_by_the_rows() {
+        let those = |is: fn(QpType) -> bool| QP_TYPES.map(|row| is(row.qp_type).then_some(row.name));
+        let names = |is| those(is).into_iter().flatten().collect::<alloc::vec::Vec<_>>();
+        assert_eq!(names(QpType::is_reliable), ["RC", "XRC", "XRC_SEND", "XRC_RECV"]);
+        assert_eq!(names(QpType::is_sent_once), ["GSI", "UC", "UD"]);
+        assert_eq!(names(QpType::is_raw), ["RAW_PACKET"]);
+        assert_eq!(names(QpType::is_both_halves), ["XRC"]);
+        assert_eq!(names(QpType::is_target), ["XRC_RECV"]);
+        assert_eq!(names(QpType::joins_groups), ["UD"]);
+        assert_eq!(names(|one| !one.is_responder()), ["XRC_SEND"]);
+    }
 }

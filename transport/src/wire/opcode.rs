@@ -1,6 +1,6 @@
 //! Opcodes: a transport service in the upper three bits, an operation in the lower five.
 
-use super::Operation;
+use super::{Operation, Service};
 
 /// An opcode byte, known or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,36 +28,8 @@ impl Opcode {
     /// The transport service in the upper three bits, also of unknown operations.
     #[inline]
     pub const fn service(self) -> Service {
-        match self.0 >> 5 {
-            0 => Service::Rc,
-            1 => Service::Uc,
-            2 => Service::Rd,
-            3 => Service::Ud,
-            4 => Service::Cnp,
-            5 => Service::Xrc,
-            _ => Service::Reserved,
-        }
+        Service::of_number(self.0 >> 5)
     }
-}
-
-/// Transport service; discriminants are the upper three bits of the opcode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Service {
-    /// Reliable connection.
-    Rc = 0,
-    /// Unreliable connection.
-    Uc = 1,
-    /// Reliable datagram: does not exist on RoCE.
-    Rd = 2,
-    /// Unreliable datagram.
-    Ud = 3,
-    /// Congestion notification.
-    Cnp = 4,
-    /// Extended reliable connection.
-    Xrc = 5,
-    /// 0xc0…0xff: reserved or a manufacturer's own.
-    Reserved = 6,
 }
 
 #[cfg(test)]

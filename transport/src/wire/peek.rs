@@ -4,7 +4,7 @@
 //! takes numbers and cannot call a function. Each function returns `None` if the packet is too short for the
 //! field, or has no such field.
 
-use super::{Bth, Deth, Opcode, ProcessIndex, Psn, Qpn, Service, XrcEth};
+use super::{Bth, Deth, Opcode, ProcessIndex, Psn, Qpn, XrcEth};
 
 /// The byte of the opcode.
 pub const OPCODE_OFFSET: usize = 0;
@@ -52,7 +52,7 @@ pub fn psn(packet: &[u8]) -> Option<Psn> {
 /// The queue pair that sent a datagram.
 #[inline]
 pub fn source(packet: &[u8]) -> Option<Qpn> {
-    if opcode(packet)?.service() != Service::Ud {
+    if !opcode(packet)?.service().is_datagram() {
         return None;
     }
     packet.get(Bth::LEN..).and_then(Deth::parse).map(|deth| deth.source)
@@ -62,7 +62,7 @@ pub fn source(packet: &[u8]) -> Option<Qpn> {
 /// else.
 #[inline]
 pub fn srqn(packet: &[u8]) -> Option<u32> {
-    if opcode(packet)?.service() != Service::Xrc {
+    if !opcode(packet)?.service().names_srq() {
         return None;
     }
     packet.get(Bth::LEN..).and_then(XrcEth::parse).map(|xrceth| xrceth.srqn)
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::mad::attribute as attributes;
-    use crate::wire::{Headers, Operation, Packet};
+    use crate::wire::{Headers, Operation, Packet, Service};
 
     const DESTINATION: Qpn = Qpn::new(0x12_3456);
     const PSN: Psn = Psn::new(0x65_4321);

@@ -10,7 +10,7 @@ use pumice_share::xrc::{SharedTargets, Unavailable};
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::qp::Arrival;
 use pumice_transport::types::{Cause, DropReason, Gid};
-use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Service, Verdict, icrc, peek};
+use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Verdict, icrc, peek};
 
 use super::entries::Entries;
 use super::schedule::Ready;
@@ -78,7 +78,7 @@ impl Receivers<'_> {
     #[inline]
     fn find(&mut self, qpn: Qpn, packet: &Packet<'_>) -> Option<u32> {
         let known = self.entries.queue_pairs.by_number(qpn).map(|(index, _)| index);
-        if known.is_none() && packet.info().service == Service::Xrc && self.resources.xrc.shares() {
+        if known.is_none() && packet.info().service.names_srq() && self.resources.xrc.shares() {
             return self.targets.find(
                 qpn,
                 &mut self.entries,
@@ -112,7 +112,7 @@ impl Receivers<'_> {
         let mut host = self.resources.host(self.checks.of_arrivals(&entry.qp));
         entry.qp.handle_packet(now_ns, arrival, first.packet, &mut host);
         self.resources.handles_packet_of(None);
-        if matches!(first.packet.info().service, Service::Uc | Service::Ud) {
+        if first.packet.info().service.is_sent_once() {
             self.resources.note_receives(entry.qp.context());
         }
         true
@@ -141,7 +141,7 @@ impl Receivers<'_> {
         }
         entry.traffic.received(bytes.len());
         // What it does is in the shared record when it has been handled.
-        resources.release_late();
+        resources.drain_stores();
         let mut host = resources.host(checks.of_connections());
         let executed = entry.with(&mut host, |qp, host| {
             qp.handle_packet(now_ns, arrival, packet, host);
@@ -182,7 +182,7 @@ impl Receivers<'_> {
         arrival_bytes: usize,
     ) {
         let resources = &mut *self.resources;
-        if packet.info().service != Service::Ud {
+        if !packet.info().service.is_datagram() {
             resources.drop_packet(Counter::RxWrongService, arrival.flow.source, Some(packet));
             return;
         }

@@ -6,15 +6,15 @@
 //! time.
 
 mod batch;
+mod befalling;
 mod budget;
 mod dispatch;
 mod drive;
 mod entries;
 mod frames;
-mod incidents;
 mod inspect;
 mod orders;
-mod plight;
+mod outages;
 mod queue_pairs;
 mod reply;
 mod schedule;

@@ -19,8 +19,8 @@ impl Hca {
         let id = {
             let mut engine = self.core.lock();
             match engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })? {
-                QpType::RawPacket => {}
-                QpType::Ud => {
+                qp_type if qp_type.is_raw() => {}
+                qp_type if qp_type.is_datagram() => {
                     let what = "flow rules are for raw packet queue pairs, and this one is UD";
                     return Err(ResourceError::not_supported(what).into());
                 }
@@ -54,7 +54,7 @@ impl Hca {
     /// The queue pair is of another type.
     pub fn spread(&self, qpn: Qpn, spread: Spread) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
-        if engine.queue_pair_type(qpn) != Some(QpType::RawPacket) {
+        if !engine.queue_pair_type(qpn).is_some_and(QpType::is_raw) {
             return Err(ResourceError::invalid("only frames of raw packet queue pairs are spread").into());
         }
         engine.resources.require_ethernet()?.spread(qpn, spread);

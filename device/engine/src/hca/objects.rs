@@ -9,7 +9,7 @@ use pumice_objects::srq::{SrqAttributes, SrqChange};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_profile::addresses::multicast::{Attached, Detached};
 use pumice_transport::path::Path;
-use pumice_transport::types::{AddressVector, Gid, QpType, RecvRequest};
+use pumice_transport::types::{AddressVector, Gid, RecvRequest};
 use pumice_transport::wire::{Qpn, source_port};
 
 use super::{CqSetup, Hca, HcaError, SrqSetup, XrcdFile};
@@ -211,7 +211,7 @@ impl Hca {
     pub fn hear_own_mcast(&self, qpn: Qpn, hears: bool) -> Result<(), HcaError> {
         let mut engine = self.core.lock();
         let qp_type = engine.queue_pair_type(qpn).ok_or(HcaError::UnknownQueuePair { qpn })?;
-        if qp_type != QpType::Ud {
+        if !qp_type.joins_groups() {
             let reason = "only UD queue pairs take part in multicast";
             return Err(pumice_ground::error::ResourceError::invalid(reason).into());
         }

@@ -284,7 +284,7 @@ impl Hca {
         let depth = entry.qp.capacity().max_send_wr;
         let polled = engine.resources.cq_common.polled_sends.count(qpn.value());
         // A target has no send queue that could be full: the request itself is wrong.
-        let has_queue = entry.qp.qp_type() != QpType::XrcTarget;
+        let has_queue = entry.qp.qp_type().has_send_queue();
         if whole && requests.len() > 1 {
             // What follows refuses the first request of a series only, of which nothing is posted then.
             let free = depth.saturating_sub(entry.posted_sends.wrapping_sub(polled));

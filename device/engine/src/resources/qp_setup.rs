@@ -35,7 +35,7 @@ impl Resources {
     pub(super) fn check_setup(&self, setup: &QpSetup) -> Result<QpSetup, ResourceError> {
         let kind = setup.qp_type.name();
         let mut used = *setup;
-        let target = setup.qp_type == QpType::XrcTarget;
+        let target = setup.qp_type.is_target();
         if setup.qp_type.is_xrc() {
             if setup.srq.is_some() {
                 return Err(ResourceError::invalid(format!("{kind} queue pairs have no SRQ of their own")));
@@ -50,8 +50,8 @@ impl Resources {
             let xrcd = setup.xrcd.ok_or_else(|| ResourceError::invalid("XRC targets need an XRC domain"))?;
             self.xrc.domain_of(xrcd)?;
         } else {
-            used.xrcd = setup.xrcd.filter(|_| setup.qp_type == QpType::XrcDuplex);
-            if setup.qp_type == QpType::XrcDuplex {
+            used.xrcd = setup.xrcd.filter(|_| setup.qp_type.is_both_halves());
+            if setup.qp_type.is_both_halves() {
                 let missing = || ResourceError::invalid(format!("{kind} queue pairs need an XRC domain"));
                 let xrcd = used.xrcd.ok_or_else(missing)?;
                 self.xrc.domain_of(xrcd)?;

@@ -12,11 +12,11 @@ use pumice_objects::recv_queue::RecvQueue;
 use pumice_share::xrc::{CREATOR, TargetClosed, TargetHost as _, TargetOpened};
 use pumice_transport::event::{QpEvent, Topic};
 use pumice_transport::host::QpContext;
-use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, QpType, RecvRequest};
+use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use super::qp_setup::QpSetup;
-use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
+use super::tables::{Attachment, NO_OBJECT, QpFailure, Receives, Resources};
 use super::tally::Tally;
 use super::users::cq_use;
 
@@ -45,7 +45,7 @@ impl Resources {
         }
         let setup = self.check_setup(setup)?;
         let capacity = self.check_capacity(&setup)?;
-        if let (QpType::XrcTarget, Some(xrcd)) = (setup.qp_type, setup.xrcd) {
+        if let (true, Some(xrcd)) = (setup.qp_type.is_target(), setup.xrcd) {
             let context = self.insert_target(setup.qpn, self.xrc.domain_of(xrcd)?, false);
             let TargetOpened { account, .. } = self.register_target(xrcd, setup.qpn, setup.cookie)?;
             return Ok(QpAttached { context, capacity, account });
@@ -135,11 +135,8 @@ impl Resources {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
         self.events.emit(&Event::QpDestroyed { qp: &attachment.context });
-        self.forget_schedule_of(attachment.context.ordinal);
-        if let Some(faults) = &mut self.faults {
-            faults.forget(&attachment.context);
-        }
-        self.forget_completions_of(attachment.context.ordinal);
+        self.drain_stores();
+        self.decisions.forget(&attachment.context);
         let QpContext { pd, send_cq, recv_cq, recv_queue, .. } = attachment.context;
         self.release_pd(pd);
         attachment.xrcd.into_iter().for_each(|xrcd| self.xrc.release_open(xrcd));
@@ -162,14 +159,14 @@ impl Resources {
     /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled
     /// completions, used send queue entries.
     pub fn reset_qp(&mut self, qpn: Qpn) {
-        self.release_late();
+        self.drain_stores();
         if let Some(fatal) = self.xrc.targets.fatal_mut(qpn) {
             *fatal = false;
         }
         let Some(attachment) = self.attachment_mut(qpn) else { return };
         attachment.fatal = false;
         let context = attachment.context;
-        self.drop_put_off(context.ordinal);
+        self.decisions.drop_delayed(context.ordinal);
         let QpContext { send_cq, recv_cq, .. } = context;
         for cq in [Some(send_cq), Some(recv_cq).filter(|cq| *cq != send_cq)].into_iter().flatten() {
             if let Some(entry) = self.cqs.at(cq) {
@@ -181,7 +178,7 @@ impl Resources {
         if let Some(Receives::Own(queue)) = self.receives.at_mut(context.recv_queue) {
             queue.clear();
         }
-        self.qp_faults.retain(|fault| fault.qpn != qpn);
+        self.qp_failures.retain(|failure| failure.qpn != qpn);
     }
 
     /// The ordinal of a queue pair; `None`: the number is not known.
@@ -318,7 +315,7 @@ impl Resources {
         });
         // A target has no completion queue of its own: what completes there are receives of an SRQ.
         let completes = completes.unwrap_or(CqUse::Receives);
-        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
+        self.qp_failures.push(QpFailure { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
     }
 
     pub(super) fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {

@@ -2,6 +2,7 @@
 
 use pumice_ground::limits::Limits;
 use pumice_objects::memory::MappingCheck;
+use pumice_transport::types::QpType;
 
 use super::*;
 use crate::resources::{CqSetup, SrqSetup};

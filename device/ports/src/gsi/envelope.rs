@@ -86,7 +86,7 @@ impl Inbound {
 /// What to count.
 pub fn inbound(received: &Received<'_>, packet: &Packet<'_>) -> Result<Inbound, Counter> {
     let info = packet.info();
-    if info.service != Service::Ud || packet.operation() != Operation::SendOnly {
+    if !info.service.is_datagram() || packet.operation() != Operation::SendOnly {
         return Err(Counter::RxWrongService);
     }
     // The default partition, as full or limited member.

@@ -140,7 +140,7 @@ impl MulticastGroups {
     fn check(gid: Gid, qp_type: QpType) -> Result<Gid, ResourceError> {
         //= man:ibv_attach_mcast
         //| Only UD queue pairs take part in multicast.
-        if qp_type != QpType::Ud {
+        if !qp_type.joins_groups() {
             return Err(ResourceError::invalid(format!(
                 "only UD queue pairs take part in multicast, not {}",
                 qp_type.name()

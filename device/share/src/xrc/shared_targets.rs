@@ -57,7 +57,7 @@ impl SharedTargets {
         let context = qp.context();
         let Some(file) = host.xrc().shared(context.xrcd) else { return Ok(Sharing::default()) };
         let target = SharedTarget::create(file, context.xrcd, qp)?;
-        if qp.qp_type() == QpType::XrcDuplex {
+        if qp.qp_type().is_both_halves() {
             self.halves.insert(context.qpn, context.xrcd);
         }
         Ok(Sharing::of(target))
@@ -156,7 +156,7 @@ impl SharedTargets {
 
     /// A queue pair that initiates as well is being destroyed: no process is its receiving half any more.
     pub fn unshare<H: TargetHost>(&mut self, qp: &mut QueuePair, sharing: &mut Sharing, host: &mut H) {
-        if qp.qp_type() != QpType::XrcDuplex {
+        if !qp.qp_type().is_both_halves() {
             return;
         }
         qp.flush_message(host);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use pumice_ground::error::ResourceError;
 use pumice_transport::host::{Host, QpContext};
 use pumice_transport::qp::{MessageSnapshot, QueuePair, TargetSnapshot};
-use pumice_transport::types::{AsyncEventType, QpState, QpType};
+use pumice_transport::types::{AsyncEventType, QpState};
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
 use super::codec::event_of;
@@ -143,7 +143,7 @@ impl SharedTarget {
         domain: u32,
         qp: &QueuePair,
     ) -> Result<SharedTarget, ResourceError> {
-        let half = qp.qp_type() == QpType::XrcDuplex;
+        let half = qp.qp_type().is_both_halves();
         let mut record = TargetRecord { qpn: qp.context().qpn.value(), half, ..TargetRecord::default() };
         qp.export_target(&mut record.snapshot);
         let place = file.create(&mut record)?;

@@ -32,16 +32,14 @@ const PRIVILEGED_QKEY: u32 = 1 << 31;
 /// The attributes that count for this type. Those of the half an XRC queue pair lacks are dropped
 /// without complaint, as the kernel does it, so that masks made for RC work for both halves.
 pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMask {
-    let meaningless = match qp_type {
-        //= linux:uverbs_cmd.c#modify_qp_mask
-        //| Attributes that an XRC queue pair lacks are left out without an error.
-        QpType::XrcInitiator => AttributeMask::MAX_DEST_RD_ATOMIC.union(AttributeMask::MIN_RNR_TIMER),
-        QpType::XrcTarget => {
-            AttributeMask::MAX_QP_RD_ATOMIC.union(AttributeMask::RETRY_CNT).union(AttributeMask::RNR_RETRY)
-        }
-        QpType::Gsi | QpType::Rc | QpType::XrcDuplex | QpType::Uc | QpType::Ud | QpType::RawPacket => {
-            AttributeMask::empty()
-        }
+    //= linux:uverbs_cmd.c#modify_qp_mask
+    //| Attributes that an XRC queue pair lacks are left out without an error.
+    let meaningless = if !qp_type.is_responder() {
+        AttributeMask::MAX_DEST_RD_ATOMIC.union(AttributeMask::MIN_RNR_TIMER)
+    } else if !qp_type.has_send_queue() {
+        AttributeMask::MAX_QP_RD_ATOMIC.union(AttributeMask::RETRY_CNT).union(AttributeMask::RNR_RETRY)
+    } else {
+        AttributeMask::empty()
     };
     mask.difference(meaningless)
 }
@@ -173,7 +171,7 @@ impl Values<'_> {
     fn qkey(&self) -> Result<(), ModifyError> {
         let qkey = self.attributes.qkey;
         // QP1's own key is a privileged one, and only the device makes a QP1.
-        let privileged = self.limits.privileged_qkey || self.step.qp_type == QpType::Gsi;
+        let privileged = self.limits.privileged_qkey || !self.step.qp_type.is_made_by_programs();
         if qkey & PRIVILEGED_QKEY != 0 && !privileged {
             return Err(ModifyError::PrivilegedQkey { step: self.step, qkey });
         }

@@ -41,20 +41,14 @@ use crate::objects::xrc_domain::{Xrcd, is_ofed_program, is_open_by_ofed};
 
 fn qp_type(number: u32) -> Result<QpType, Errno> {
     match number {
-        2 => Ok(QpType::Rc),
-        3 => Ok(QpType::Uc),
-        4 => Ok(QpType::Ud),
-        QPT_XRC => Ok(QpType::XrcDuplex),
-        8 => Ok(QpType::RawPacket),
-        9 => Ok(QpType::XrcInitiator),
-        10 => Ok(QpType::XrcTarget),
         QPT_DRIVER => Err(NOT_SUPPORTED.because(|| {
             "IBV_QPT_DRIVER is refused: queue pairs of a vendor's own kind (DC of mlx5, SRD of efa) are only \
              on that vendor's adapters; use RC, or UD for datagrams (for example UCX_TLS=rc,ud, or \
              FI_PROVIDER=verbs of libfabric)"
                 .to_owned()
         })),
-        _ => Err(INVALID.because(|| format!("there is no queue pair type {number}"))),
+        _ => QpType::of_verbs(number)
+            .ok_or_else(|| INVALID.because(|| format!("there is no queue pair type {number}"))),
     }
 }
 
@@ -346,7 +340,9 @@ fn sends_words(operations: u64) -> bool {
 fn check_operations(qp_type: QpType, operations: u64) -> Result<(), Errno> {
     let has = |info: &WrInfo| {
         info.qp_types.contains(qp_type)
-            || (qp_type == QpType::Uc && info.opcode == SendOpcode::SendWithInvalidate)
+            || (qp_type.is_connected()
+                && qp_type.is_sent_once()
+                && info.opcode == SendOpcode::SendWithInvalidate)
     };
     if let Some(info) = WR_OPCODES.iter().find(|info| operations & info.extended_flag != 0 && !has(info)) {
         let (name, of) = (info.name, qp_type.name());
@@ -373,7 +369,7 @@ fn check_operations(qp_type: QpType, operations: u64) -> Result<(), Errno> {
 /// # Errors
 /// EINVAL: one without the other, or for queue pairs of another type. Those of [`spread_of`].
 fn spread(attributes: &ibv_qp_init_attr_ex) -> Result<(Arc<IndirectionTable>, Spread), Errno> {
-    let is_raw = matches!(qp_type(attributes.qp_type)?, QpType::RawPacket);
+    let is_raw = qp_type(attributes.qp_type)?.is_raw();
     if !is_raw || attributes.comp_mask & MASK_SPREAD != MASK_SPREAD {
         let what = "frames of raw packet queue pairs are spread, by a table and a hash";
         return Err(INVALID.because(|| format!("ibv_create_qp_ex refused: {what}")));

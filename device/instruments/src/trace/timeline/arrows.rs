@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use pumice_transport::wire::{Opcode, Service};
+use pumice_transport::wire::Opcode;
 
 use super::model::{Arrow, Packet, Place, QueuePair, Timeline};
 
@@ -25,12 +25,12 @@ impl Key {
         let opcode = Opcode::from_byte(packet.opcode);
         let info = opcode.info()?;
         // Congestion notifications have no PSN.
-        if info.service == Service::Cnp {
+        if info.service.is_notification() {
             return None;
         }
         let (own, other) = (qp.qpn, packet.other_qpn);
         let (destination, source) = if packet.is_sent { (other, own) } else { (own, other) };
-        let source = if info.service == Service::Ud { source } else { 0 };
+        let source = if info.service.is_datagram() { source } else { 0 };
         Some(Key { from, to, destination, source, is_request: info.is_request, psn: packet.psn })
     }
 }

@@ -42,7 +42,7 @@ impl OfPorts {
 
 /// What the device is in because of a fault plan.
 #[derive(Debug, Default)]
-pub(super) struct Plight {
+pub(super) struct Outages {
     /// It does nothing until then; `u64::MAX`: any more.
     pub(super) still_until_ns: Option<u64>,
     /// When its ports come up.
@@ -55,7 +55,7 @@ pub(super) struct Plight {
     pub(super) timed_ns: Option<u64>,
 }
 
-impl Plight {
+impl Outages {
     /// Whether the device does nothing.
     #[inline]
     pub(super) fn is_still(&self) -> bool {
