@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pumice_device::trace::{Process, Timeline};
+use pumice_device::trace::{Timeline, TimelineProcess};
 use serde_json::Value;
 
 fn pumice() -> Command {
@@ -163,7 +163,7 @@ fn requests_are_those_of(timeline: &Timeline, found: &Value) {
 
 fn packets_are_those_of(timeline: &Timeline, found: &Value) {
     let mut wanted = Vec::new();
-    let drawn = |place: pumice_device::trace::Place| {
+    let drawn = |place: pumice_device::trace::PacketIndex| {
         &timeline.processes[place.process].queue_pairs[place.queue_pair].packets[place.packet]
     };
     for arrow in &timeline.arrows {

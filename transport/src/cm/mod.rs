@@ -34,7 +34,7 @@ mod machine;
 mod pace;
 mod params;
 mod passive;
-mod place;
+mod listen_scope;
 mod receive;
 mod reject;
 mod sending;
@@ -52,5 +52,5 @@ pub use machine::{Cm, CmConfig};
 pub use params::{
     AcceptParams, CmPath, ConnectParams, MadRoute, QpParameters, RejectParams, ResolveParams, SidrReply,
 };
-pub use place::Place;
+pub use listen_scope::ListenScope;
 pub use time::{ack_timeout, time_code_ns};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::arrows;
 use super::clock;
-use super::model::{Process, Timeline};
+use super::model::{Timeline, TimelineProcess};
 use super::process::ProcessBuilder;
 use super::room::Room;
 use crate::trace::reader::{Item, ReadError, TraceReader};
@@ -33,7 +33,7 @@ impl Timeline {
     /// As [`Timeline::read`].
     pub fn read_with<R: Read>(
         traces: impl IntoIterator<Item = (String, R)>,
-        others: Vec<Process>,
+        others: Vec<TimelineProcess>,
     ) -> Result<Timeline, (String, ReadError)> {
         let (mut timeline, mut room) = (Timeline::default(), Room::default());
         for (name, source) in traces {
