@@ -104,7 +104,7 @@ fn the_page_has_what_the_traces_have() {
     let found = data(&page(&[server, client]));
     let open = |name: &String| (name.clone(), File::open(name).expect("a trace"));
     let timeline = Timeline::read(traces.iter().map(open)).expect("two traces");
-    let queue_pairs = |process: &Process| process.queue_pairs.len();
+    let queue_pairs = |process: &TimelineProcess| process.queue_pairs.len();
     let count: usize = timeline.processes.iter().map(queue_pairs).sum();
     assert_eq!(found["queue_pairs"].as_array().map(Vec::len), Some(count));
     assert_eq!(found["processes"][1]["tag"], "client");

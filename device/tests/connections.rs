@@ -24,7 +24,7 @@ use pumice_device::port::{FabricConfig, UdpConfig, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, ListenScope, RejectParams,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, RejectParams,
     ResolveParams, Served, SidrReply, State, UnansweredMessage,
 };
 use pumice_transport::host::Counter;

@@ -15,7 +15,7 @@ use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::{FabricConfig, UdpConfig, UdpPort, wait_readable};
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, ListenScope, Served,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served,
 };
 use pumice_transport::mad::{CommId, IpHeader, PortSpace, ServiceId};
 use pumice_transport::types::{Mtu, QpCapacity, QpType};

@@ -11,7 +11,7 @@ use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, ListenScope, Served,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served,
 };
 use pumice_transport::mad::{IpHeader, PortSpace, RejectReason, ServiceId};
 use pumice_transport::types::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, ListenScope, Served, SidrReply,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served, SidrReply,
 };
 use pumice_transport::mad::{PortSpace, ServiceId};
 use pumice_transport::types::{Access, Gid, Mtu};

@@ -8,7 +8,7 @@ use pumice_ports::gsi::{CmChannel, ServiceEntry};
 use pumice_ports::{FabricConfig, GsoBatch, Port};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event as CmEvent, MadRoute, ListenScope, Served,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event as CmEvent, ListenScope, MadRoute, Served,
 };
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId, IpHeader, PortSpace, ServiceId};

@@ -257,7 +257,8 @@ impl Fleet {
     pub(crate) fn start(scene: &Scene, count: usize) -> Fleet {
         let folder = scene.folder().to_owned();
         let mut fleet = Fleet { peers: Vec::new(), folder, on_udp: scene.is_on_udp() };
-        let started: Vec<ChildProcess> = (0..count).map(|_| ChildProcess::start(None, scene, "hca")).collect();
+        let started: Vec<ChildProcess> =
+            (0..count).map(|_| ChildProcess::start(None, scene, "hca")).collect();
         started.into_iter().for_each(|process| fleet.admit(process, scene.address()));
         fleet
     }

@@ -12,7 +12,7 @@ use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::wait_readable;
 use pumice_device::share::{ShareCounters, SharedPort};
-use pumice_transport::cm::{BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, ListenScope, Served};
+use pumice_transport::cm::{BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served};
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{IpHeader, PortSpace, ServiceId};
 use pumice_transport::types::Mtu;

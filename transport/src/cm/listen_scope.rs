@@ -52,8 +52,14 @@ mod tests {
     fn scopes_overlap_if_an_address_is_in_both() {
         let (v4, other_v4) = (Gid::from(Ipv4Addr::new(10, 0, 0, 1)), Gid::from(Ipv4Addr::new(10, 0, 0, 2)));
         let v6 = Gid([0xfd; 16]);
-        let scopes =
-            [ListenScope::Everywhere, ListenScope::Ipv4, ListenScope::Ipv6, ListenScope::At(v4), ListenScope::At(other_v4), ListenScope::At(v6)];
+        let scopes = [
+            ListenScope::Everywhere,
+            ListenScope::Ipv4,
+            ListenScope::Ipv6,
+            ListenScope::At(v4),
+            ListenScope::At(other_v4),
+            ListenScope::At(v6),
+        ];
         for a in scopes {
             for b in scopes {
                 let shared =

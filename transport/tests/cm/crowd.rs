@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, Cm, CmConfig, CmError, CmPath, ConnectParams, Event, IdSource,
-    ListenParams, MadRoute, ListenScope,
+    ListenParams, ListenScope, MadRoute,
 };
 use pumice_transport::mad::{CmMessage, CommId, PortSpace, PrivateData, Req, ServiceId, SidrReq};
 use pumice_transport::types::Mtu;

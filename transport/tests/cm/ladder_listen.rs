@@ -1,8 +1,8 @@
 //! Listeners: who gets a request, and how many may wait.
 
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenerId, MadRoute,
-    ListenScope, State,
+    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenScope, ListenerId,
+    MadRoute, State,
 };
 use pumice_transport::mad::{CmMessage, CommId, PathFields, PortSpace, RejectReason, Req, ServiceId};
 use pumice_transport::wire::{Psn, Qpn};

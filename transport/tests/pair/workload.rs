@@ -74,7 +74,14 @@ impl Workload {
             let mut flags = SendFlags::empty();
             flags.set(SendFlags::SIGNALED, number + 1 == count || random.chance(600));
             flags.set(SendFlags::FENCE, random.chance(100));
-            requests.push(PlannedRequest { opcode, local: next, remote, length, add: random.below(1000), flags });
+            requests.push(PlannedRequest {
+                opcode,
+                local: next,
+                remote,
+                length,
+                add: random.below(1000),
+                flags,
+            });
             next += u64::from(length).next_multiple_of(8) + 8;
         }
         let receives_needed = requests.iter().filter(|request| request.takes_receive()).count() as u64;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
-use pumice_transport::cm::{BacklogOverflow, Event, MadRoute, ListenScope, RejectParams, Served};
+use pumice_transport::cm::{BacklogOverflow, Event, ListenScope, MadRoute, RejectParams, Served};
 use pumice_transport::mad::{CommId, IP_HEADER_BYTES, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;

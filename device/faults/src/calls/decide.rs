@@ -224,8 +224,8 @@ fn ask(armed: &mut Armed<Aim>, call: Call, key: &CallKey<'_>, seed: u64, tag: &s
     })
 }
 
-/// The queue pair for which a rule counts a call of its name, none: for all together; `None` if the rule is not
-/// about its queue pair.
+/// The queue pair for which a rule counts a call of its name, or none, if it counts for all together; `None`:
+/// it is not about the call's queue pair.
 fn count_key(rule: &CallRule, key: &CallKey<'_>) -> Option<Option<u32>> {
     let selector = &rule.selector;
     selector.has_queue_pair(key.qp).then(|| key.qp.filter(|_| selector.qp.is_some()))

@@ -25,7 +25,12 @@ pub(super) struct RequestPacket {
 impl RequestPacket {
     /// `None`: the WQE makes no packets.
     #[inline]
-    pub(super) fn of(settings: &Settings, wqe: &SendWqe, k: u32, read_limit_packets: u32) -> Option<RequestPacket> {
+    pub(super) fn of(
+        settings: &Settings,
+        wqe: &SendWqe,
+        k: u32,
+        read_limit_packets: u32,
+    ) -> Option<RequestPacket> {
         let info = wqe.info();
         // A long READ is asked for in parts with fixed borders: a repeated part must lie inside one that the
         // responder knows.

@@ -162,7 +162,8 @@ impl Requester {
             Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, host),
             Err(status) => return Sent::LocalError(status),
         };
-        let Some(request) = RequestPacket::of(settings, wqe, self.cursor_packet, self.read_limit_packets) else {
+        let Some(request) = RequestPacket::of(settings, wqe, self.cursor_packet, self.read_limit_packets)
+        else {
             return Sent::LocalError(WcStatus::LocQpOpErr);
         };
         let psn = wqe.first_psn.plus(self.cursor_packet);
@@ -243,7 +244,14 @@ impl Requester {
             || self.is_last_before_forged(psn)
     }
 
-    fn advance(&mut self, settings: &Settings, request: &RequestPacket, psn: Psn, ack_request: bool, now_ns: u64) {
+    fn advance(
+        &mut self,
+        settings: &Settings,
+        request: &RequestPacket,
+        psn: Psn,
+        ack_request: bool,
+        now_ns: u64,
+    ) {
         let count = request.response_count.unwrap_or(1);
         if request.response_count.is_some() {
             //= linux:rxe_req.c#check_init_depth

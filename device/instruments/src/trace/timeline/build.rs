@@ -48,7 +48,8 @@ impl Timeline {
         }
         let traced: HashSet<IpAddr> =
             timeline.processes.iter().flat_map(|process| &process.header.addresses).copied().collect();
-        let is_traced = |process: &Process| process.header.addresses.iter().any(|one| traced.contains(one));
+        let is_traced =
+            |process: &TimelineProcess| process.header.addresses.iter().any(|one| traced.contains(one));
         timeline.processes.extend(others.into_iter().filter(|other| !is_traced(other)));
         clock::align(&mut timeline);
         arrows::draw(&mut timeline);

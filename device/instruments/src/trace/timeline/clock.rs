@@ -79,9 +79,9 @@ pub(super) fn check(timeline: &mut Timeline) {
             *meets = true;
         }
     }
-    let has_packets = |process: &Process| process.queue_pairs.iter().any(|qp| !qp.packets.is_empty());
+    let has_packets = |process: &TimelineProcess| process.queue_pairs.iter().any(|qp| !qp.packets.is_empty());
     let alone = timeline.processes.iter().zip(meets).filter(|(one, meets)| !meets && has_packets(one));
-    let name = |one: &Process| format!("{} ({})", one.header.process, one.header.program);
+    let name = |one: &TimelineProcess| format!("{} ({})", one.header.process, one.header.program);
     let alone: Vec<String> = alone.map(|(one, _)| name(one)).collect();
     if alone.is_empty() {
         return;

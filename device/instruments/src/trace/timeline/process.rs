@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::model::{Moment, Process};
+use super::model::{Moment, TimelineProcess};
 use super::queue_pair::QpBuilder;
 use super::room::Room;
 use super::words::about_process;
