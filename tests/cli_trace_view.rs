@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pumice_device::trace::{Process, Timeline};
+use pumice_device::trace::{Timeline, TimelineProcess};
 use serde_json::Value;
 
 fn pumice() -> Command {
@@ -104,7 +104,7 @@ fn the_page_has_what_the_traces_have() {
     let found = data(&page(&[server, client]));
     let open = |name: &String| (name.clone(), File::open(name).expect("a trace"));
     let timeline = Timeline::read(traces.iter().map(open)).expect("two traces");
-    let queue_pairs = |process: &Process| process.queue_pairs.len();
+    let queue_pairs = |process: &TimelineProcess| process.queue_pairs.len();
     let count: usize = timeline.processes.iter().map(queue_pairs).sum();
     assert_eq!(found["queue_pairs"].as_array().map(Vec::len), Some(count));
     assert_eq!(found["processes"][1]["tag"], "client");
@@ -163,7 +163,7 @@ fn requests_are_those_of(timeline: &Timeline, found: &Value) {
 
 fn packets_are_those_of(timeline: &Timeline, found: &Value) {
     let mut wanted = Vec::new();
-    let drawn = |place: pumice_device::trace::Place| {
+    let drawn = |place: pumice_device::trace::PacketIndex| {
         &timeline.processes[place.process].queue_pairs[place.queue_pair].packets[place.packet]
     };
     for arrow in &timeline.arrows {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::net::IpAddr;
 
-use pumice_device::trace::{Moment, MomentKind, Packet, Process, QueuePair, TraceHeader};
+use pumice_device::trace::{Moment, MomentKind, Packet, QueuePair, TimelineProcess, TraceHeader};
 use pumice_transport::wire::Syndrome;
 
 use super::homes::{Home, Seen, homes};
@@ -35,7 +35,7 @@ struct Builder {
 #[derive(Debug)]
 struct ProcessBuilder {
     home: Home,
-    process: Process,
+    process: TimelineProcess,
     builders: Vec<Builder>,
     /// Places of queue pairs by their numbers.
     places: HashMap<u32, usize>,
@@ -45,7 +45,9 @@ struct ProcessBuilder {
 ///
 /// # Errors
 /// A sentence about the capture of this place: it cannot be read, or holds no packet of RoCE.
-pub(crate) fn processes(captures: Vec<(String, impl Read)>) -> Result<Vec<Process>, (String, String)> {
+pub(crate) fn processes(
+    captures: Vec<(String, impl Read)>,
+) -> Result<Vec<TimelineProcess>, (String, String)> {
     let (mut names, mut all, mut room) = (Vec::new(), Vec::new(), MAX_PACKETS);
     for (name, input) in captures {
         let seen = match all_sightings(input, room) {
@@ -102,7 +104,7 @@ fn header(home: &Home, name: &str, first_ns: u64) -> TraceHeader {
 
 impl ProcessBuilder {
     fn new(home: Home, header: TraceHeader) -> ProcessBuilder {
-        let process = Process { header, span_ns: (u64::MAX, 0), ..Process::default() };
+        let process = TimelineProcess { header, span_ns: (u64::MAX, 0), ..TimelineProcess::default() };
         ProcessBuilder { home, process, builders: Vec::new(), places: HashMap::new() }
     }
 
@@ -125,9 +127,9 @@ impl ProcessBuilder {
         is_new
     }
 
-    fn finish(self) -> Process {
+    fn finish(self) -> TimelineProcess {
         let whole = |builder: Builder| QueuePair { messages: builder.messages.finish(), ..builder.qp };
-        Process { queue_pairs: self.builders.into_iter().map(whole).collect(), ..self.process }
+        TimelineProcess { queue_pairs: self.builders.into_iter().map(whole).collect(), ..self.process }
     }
 }
 

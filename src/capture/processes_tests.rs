@@ -8,7 +8,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(file).expect("a capture")
 }
 
-fn of(bytes: &[u8]) -> Result<Vec<Process>, (String, String)> {
+fn of(bytes: &[u8]) -> Result<Vec<TimelineProcess>, (String, String)> {
     processes(vec![("a capture".to_owned(), bytes)])
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_device::trace::{Measure, Process, QueuePair};
+use pumice_device::trace::{Measure, QueuePair, TimelineProcess};
 
 /// What a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) fn of_queue_pair(qp: &QueuePair) -> [Counter; 6] {
 }
 
 /// Completions that wait for the program, by completion queue.
-pub(super) fn of_completion_queues(process: &Process) -> Vec<Waiting> {
+pub(super) fn of_completion_queues(process: &TimelineProcess) -> Vec<Waiting> {
     let mut queues: BTreeMap<u32, Waiting> = BTreeMap::new();
     for (place, qp) in process.queue_pairs.iter().enumerate() {
         let sends = qp.messages.iter().filter_map(|one| Some((one.end?, one.polled_ns)));

@@ -61,7 +61,7 @@ pub use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
 pub use incident::Incident;
-pub use incident::{FIRST_PORT, GID_PLACES, MAX_PORTS};
+pub use incident::{FIRST_PORT, GID_TABLE_LEN, MAX_PORTS};
 pub use notes::Notes;
 pub use partition::Partitions;
 pub use plan::{
@@ -74,8 +74,8 @@ pub use rejection::RejData;
 pub use select::{PacketSelector, Span};
 pub use text::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, Comparison, CompletionEventLine,
-    CompletionLine, Difference, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN,
-    compare, summaries,
+    CompletionLine, Difference, FaultKind, KINDS, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError,
+    WHEN, compare, summaries,
 };
 pub use trigger::Occurrence;
 pub use trigger::Trigger;

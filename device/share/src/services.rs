@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pumice_ports::{DirectoryError, ServiceEntry};
-use pumice_transport::cm::Place;
+use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
@@ -165,7 +165,7 @@ impl Services {
         if !there || self.read_locked().is_err() {
             return Vec::new();
         }
-        let at = |place: Place| address.is_unspecified() || place.serves(Gid::from(address));
+        let at = |place: ListenScope| address.is_unspecified() || place.serves(Gid::from(address));
         let exact = self.entries.iter().filter(|bound| bound.listens && bound.entry.mask == u64::MAX);
         let mut all: Vec<(u32, MemberIndex)> = exact
             .filter(|bound| at(bound.entry.place))
@@ -345,10 +345,10 @@ fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
     let Bound { member, entry, listens } = bound;
     let mut bytes = [0; ENTRY_BYTES];
     let (place, address) = match entry.place {
-        Place::Everywhere => (0, Gid::ZERO),
-        Place::At(address) => (1, address),
-        Place::Ipv4 => (2, Gid::ZERO),
-        Place::Ipv6 => (3, Gid::ZERO),
+        ListenScope::Everywhere => (0, Gid::ZERO),
+        ListenScope::At(address) => (1, address),
+        ListenScope::Ipv4 => (2, Gid::ZERO),
+        ListenScope::Ipv6 => (3, Gid::ZERO),
     };
     let begin = [member.process().value(), place, u8::from(*listens), member.bank(), 0, 0, 0, 0];
     let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
@@ -389,10 +389,10 @@ fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
         service_id: ServiceId(u64::from_le_bytes(*service_id)),
         mask: u64::from_le_bytes(*mask),
         place: match place {
-            0 => Place::Everywhere,
-            1 => Place::At(Gid(*address)),
-            2 => Place::Ipv4,
-            3 => Place::Ipv6,
+            0 => ListenScope::Everywhere,
+            1 => ListenScope::At(Gid(*address)),
+            2 => ListenScope::Ipv4,
+            3 => ListenScope::Ipv6,
             _ => return None,
         },
     };
@@ -412,7 +412,12 @@ mod tests {
         (1..=5_u8)
             .map(|process| {
                 let service_id = ServiceId(u64::from(process) << 16);
-                let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([process; 16]))];
+                let places = [
+                    ListenScope::Everywhere,
+                    ListenScope::Ipv4,
+                    ListenScope::Ipv6,
+                    ListenScope::At(Gid([process; 16])),
+                ];
                 let place = places[usize::from(process) % places.len()];
                 Bound {
                     member: nth(process),
@@ -472,10 +477,10 @@ mod tests {
             }
         };
         let bound = [
-            at(3, 9, Place::Everywhere),
-            at(1, 7, Place::At(gid("10.0.0.1"))),
-            at(2, 7, Place::At(gid("10.0.0.2"))),
-            at(4, 8, Place::Ipv6),
+            at(3, 9, ListenScope::Everywhere),
+            at(1, 7, ListenScope::At(gid("10.0.0.1"))),
+            at(2, 7, ListenScope::At(gid("10.0.0.2"))),
+            at(4, 8, ListenScope::Ipv6),
         ];
         for new in bound {
             services.append_locked(new).unwrap();

@@ -175,7 +175,7 @@ fn requests(stream: &Stream<'_>, begun: &Begun, mut not_ready: NotReady, rules: 
         let is_reliable = one.info.service.is_reliable();
         near = unwrap24(near, relative).max(near);
         let at = if is_reliable {
-            let Some(place) = frontier.place(relative) else { continue };
+            let Some(place) = frontier.attempt(relative) else { continue };
             (place.packet, place.transmission)
         } else {
             (near, 1)
@@ -206,7 +206,7 @@ fn answers(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
             if let Some((_, msn)) = one.answer {
                 done = done.max(unwrap24(done, msn));
             }
-            let Some(found) = frontier.place(place) else { continue };
+            let Some(found) = frontier.attempt(place) else { continue };
             let at = (found.packet, found.transmission);
             let outcome = outcome(stream, index, &back);
             let arrives = say(stream, one, &outcome, begun.message(place), at, one.is_damaged, rules);

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 
-use pumice_device::trace::{Packet, Place, Process, QueuePair, Timeline};
+use pumice_device::trace::{Packet, PacketIndex, QueuePair, Timeline, TimelineProcess};
 use pumice_transport::wire::Opcode;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
         let mut next = Track { process: pid, place: PROCESS_TRACK + 1 };
         for (queue_pair, qp) in process.queue_pairs.iter().enumerate() {
             next = requests(out, qp, next)?;
-            let place = Place { process: place, queue_pair, packet: 0 };
+            let place = PacketIndex { process: place, queue_pair, packet: 0 };
             next = packets(out, qp, next, place, &ends)?;
             counters::of_queue_pair(out, qp, pid)?;
         }
@@ -72,7 +72,7 @@ fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
     out.finish(&timeline.remarks)
 }
 
-const fn key(place: Place) -> (usize, usize, usize) {
+const fn key(place: PacketIndex) -> (usize, usize, usize) {
     (place.process, place.queue_pair, place.packet)
 }
 
@@ -86,7 +86,7 @@ fn title(qp: &QueuePair) -> String {
 }
 
 /// What happened to no queue pair.
-fn moments(out: &mut dyn Sink, process: &Process, pid: u64) -> io::Result<()> {
+fn moments(out: &mut dyn Sink, process: &TimelineProcess, pid: u64) -> io::Result<()> {
     if process.moments.is_empty() {
         return Ok(());
     }
@@ -130,7 +130,13 @@ fn after(track: Track, count: usize) -> Track {
 }
 
 /// Packets of a queue pair with their arrows, and what happened besides; the next free track.
-fn packets(out: &mut dyn Sink, qp: &QueuePair, first: Track, place: Place, ends: &Ends) -> io::Result<Track> {
+fn packets(
+    out: &mut dyn Sink,
+    qp: &QueuePair,
+    first: Track,
+    place: PacketIndex,
+    ends: &Ends,
+) -> io::Result<Track> {
     for (is_sent, track, name) in
         [(true, first, "packets sent"), (false, after(first, 1), "packets received")]
     {
@@ -140,7 +146,7 @@ fn packets(out: &mut dyn Sink, qp: &QueuePair, first: Track, place: Place, ends:
         while let Some((number, packet)) = of_direction.next() {
             let next_ns = of_direction.peek().map_or(u64::MAX, |(_, next)| next.at_ns);
             let end_ns = next_ns.min(packet.at_ns.saturating_add(PACKET_NS)).max(packet.at_ns);
-            let arrow = ends.get(&key(Place { packet: number, ..place })).copied();
+            let arrow = ends.get(&key(PacketIndex { packet: number, ..place })).copied();
             out.packet(track, &packet_slice(qp, packet, end_ns, arrow.is_some()), arrow)?;
         }
     }

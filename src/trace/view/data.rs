@@ -86,7 +86,7 @@ impl Data {
         let reasons = Reasons::of(timeline, STORIES);
         let told = reasons.failed.iter().chain(&reasons.slowest);
         let stories = told.filter_map(|story| {
-            let (process, queue_pair, message) = story.place;
+            let (process, queue_pair, message) = story.index;
             let place = requests.of_message(numbering.place(process, queue_pair), message)?;
             Some((place, story.to_string()))
         });

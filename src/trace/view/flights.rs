@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use pumice_device::trace::{Message, Packet, Place, QueuePair, Timeline};
+use pumice_device::trace::{Message, Packet, PacketIndex, QueuePair, Timeline};
 use pumice_transport::wire::Opcode;
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ impl Flights {
     }
 }
 
-const fn key(place: Place) -> (usize, usize, usize) {
+const fn key(place: PacketIndex) -> (usize, usize, usize) {
     (place.process, place.queue_pair, place.packet)
 }
 
@@ -120,7 +120,7 @@ impl<'a> Finder<'a> {
     }
 
     fn all(&self) -> Vec<Flight> {
-        let mut arrivals: HashMap<(usize, usize, usize), Vec<Place>> = HashMap::new();
+        let mut arrivals: HashMap<(usize, usize, usize), Vec<PacketIndex>> = HashMap::new();
         let mut departures = HashMap::new();
         for arrow in &self.timeline.arrows {
             arrivals.entry(key(arrow.from)).or_default().push(arrow.to);
@@ -130,7 +130,7 @@ impl<'a> Finder<'a> {
         for (process, one) in self.timeline.processes.iter().enumerate() {
             for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
                 for (number, packet) in qp.packets.iter().enumerate() {
-                    let place = Place { process, queue_pair, packet: number };
+                    let place = PacketIndex { process, queue_pair, packet: number };
                     if packet.is_sent {
                         let ends = arrivals.get(&key(place)).map_or(&[][..], Vec::as_slice);
                         self.departure(place, qp, packet, ends, &mut flights);
@@ -143,7 +143,7 @@ impl<'a> Finder<'a> {
         flights
     }
 
-    fn packet(&self, place: Place) -> Option<&'a Packet> {
+    fn packet(&self, place: PacketIndex) -> Option<&'a Packet> {
         self.timeline
             .processes
             .get(place.process)?
@@ -153,12 +153,19 @@ impl<'a> Finder<'a> {
             .get(place.packet)
     }
 
-    fn place(&self, place: Place) -> usize {
+    fn place(&self, place: PacketIndex) -> usize {
         self.numbering.place(place.process, place.queue_pair)
     }
 
     /// A packet that was sent, once for each time that it arrived.
-    fn departure(&self, at: Place, qp: &QueuePair, packet: &Packet, ends: &[Place], out: &mut Vec<Flight>) {
+    fn departure(
+        &self,
+        at: PacketIndex,
+        qp: &QueuePair,
+        packet: &Packet,
+        ends: &[PacketIndex],
+        out: &mut Vec<Flight>,
+    ) {
         let answers = packet.side != 0;
         let flags = (u8::from(packet.is_lost) * LOST) | (u8::from(answers) * ANSWER);
         let request = if answers {
@@ -202,7 +209,7 @@ impl<'a> Finder<'a> {
     }
 
     /// A packet that arrived, and whose departure is in no trace.
-    fn arrival(&self, at: Place, qp: &QueuePair, packet: &Packet) -> Flight {
+    fn arrival(&self, at: PacketIndex, qp: &QueuePair, packet: &Packet) -> Flight {
         let info = Opcode::from_byte(packet.opcode).info();
         let answers = info.is_some_and(|info| !info.is_request);
         Flight {

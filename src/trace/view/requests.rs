@@ -1,6 +1,6 @@
 //! Work requests as columns, in the order in which they were posted.
 
-use pumice_device::trace::{Message, Part, PartKind, Process, QueuePair, Receive, Timeline};
+use pumice_device::trace::{Message, Part, PartKind, QueuePair, Receive, Timeline, TimelineProcess};
 use pumice_transport::types::{SendOpcode, WcStatus};
 use serde::Serialize;
 
@@ -47,7 +47,7 @@ pub(super) struct Requests {
 
 /// A request before it has its row.
 enum Source<'a> {
-    Send(&'a Process, &'a Message, usize),
+    Send(&'a TimelineProcess, &'a Message, usize),
     Receive(&'a Receive, usize),
 }
 
@@ -93,7 +93,7 @@ impl Requests {
         self.rows.get(queue_pair)?.get(message).copied()
     }
 
-    fn push_send(&mut self, process: &Process, message: &Message) {
+    fn push_send(&mut self, process: &TimelineProcess, message: &Message) {
         let after =
             |at_ns: Option<u64>| at_ns.map_or(-1, |at_ns| at_ns.saturating_sub(message.posted_ns) as i64);
         let operation = SendOpcode::from_number(u32::from(message.opcode));

@@ -33,7 +33,7 @@ impl Family {
 
 /// A kind of finding.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct FindingKind {
     /// Its name in reports and suppressions, which stays as it is.
     pub name: &'static str,
     /// What it is about.
@@ -51,12 +51,12 @@ macro_rules! kinds {
         what: $what:expr, why: $why:expr, remedy: $remedy:expr;)*) => {
         $(
             #[doc = $what]
-            pub static $constant: Kind =
-                Kind { name: $name, family: Family::$family, what: $what, why: $why, remedy: $remedy };
+            pub static $constant: FindingKind =
+                FindingKind { name: $name, family: Family::$family, what: $what, why: $why, remedy: $remedy };
         )*
 
         /// All kinds, family by family.
-        pub static KINDS: &[&Kind] = &[$(&$constant),*];
+        pub static KINDS: &[&FindingKind] = &[$(&$constant),*];
     };
 }
 
@@ -371,9 +371,9 @@ kinds! {
         remedy: "Give ibv_poll_cq an array of 16 or more.";
 }
 
-impl Kind {
+impl FindingKind {
     /// The kind of a name.
-    pub fn named(name: &str) -> Option<&'static Kind> {
+    pub fn named(name: &str) -> Option<&'static FindingKind> {
         KINDS.iter().find(|kind| kind.name == name).copied()
     }
 }
@@ -384,14 +384,14 @@ mod tests {
 
     #[test]
     fn names_are_words_with_dashes_and_differ() {
-        for (place, kind) in KINDS.iter().enumerate() {
+        for (index, kind) in KINDS.iter().enumerate() {
             assert!(kind.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", kind.name);
-            assert_eq!(KINDS.iter().position(|other| other.name == kind.name), Some(place));
+            assert_eq!(KINDS.iter().position(|other| other.name == kind.name), Some(index));
             for sentence in [kind.what, kind.why, kind.remedy] {
                 assert!(sentence.ends_with('.') && !sentence.contains("  "), "{}: {sentence}", kind.name);
             }
         }
-        assert_eq!(Kind::named("lost-wakeup"), Some(&LOST_WAKEUP));
+        assert_eq!(FindingKind::named("lost-wakeup"), Some(&LOST_WAKEUP));
     }
 
     #[test]
@@ -409,7 +409,7 @@ mod tests {
         }
         let pages = std::fs::read_dir(folder).unwrap().map(|page| page.unwrap().path());
         let names = pages.map(|page| page.file_stem().unwrap().to_string_lossy().into_owned());
-        let others: Vec<String> = names.filter(|name| Kind::named(name).is_none()).collect();
+        let others: Vec<String> = names.filter(|name| FindingKind::named(name).is_none()).collect();
         assert!(others.iter().all(|name| ["README", "found"].contains(&name.as_str())), "{others:?}");
     }
 }

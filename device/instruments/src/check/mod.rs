@@ -1,7 +1,7 @@
 //! What programs do wrong with verbs: the table of checks, and the checker that finds them.
 //!
 //! [`Checker`] is sans-IO: it is told of calls and of the device's events, and asks for nothing but the call
-//! stack. What it finds are [`Finding`]s, one for each kind and place; everything that it remembers is
+//! stack. What it finds are [`Finding`]s, one for each kind and stack; everything that it remembers is
 //! bounded. Symbols, files and threads are the business of those who own it.
 
 mod asleep;
@@ -34,7 +34,7 @@ pub use completions::CqMade;
 pub use connections::{ModifyFacts, QpMade};
 pub use finding::{Finding, Findings, MAX_FINDINGS, Related};
 pub use holder::{holding, holds_checker, set_holds_checker};
-pub use kind::{Family, KINDS, Kind};
+pub use kind::{Family, FindingKind, KINDS};
 pub use memory::{Fill as FillMemory, OwnStack, Read as ReadMemory, Watch as WatchBounds};
 pub use of_device::OfDevice;
 pub use orders::Switches;

@@ -56,7 +56,7 @@ impl Gsi {
         }
         let ServiceEntry { service_id, mask, place } = binding.entry;
         let listener =
-            self.cm.listen(&ListenParams { service_id, mask, place, served, backlog, overflow })?;
+            self.cm.listen(&ListenParams { service_id, mask, scope: place, served, backlog, overflow })?;
         binding.listener = Some(listener);
         if let Some(directory) = port.group().and_then(|group| group.services()) {
             directory.listen(&binding.entry);

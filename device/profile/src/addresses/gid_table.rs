@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pumice_faults::GID_PLACES;
+use pumice_faults::GID_TABLE_LEN;
 use pumice_ground::error::ResourceError;
 use pumice_transport::types::{Gid, Mtu};
 
@@ -73,7 +73,7 @@ pub struct GidTable {
 
 impl GidTable {
     /// Places of a table, as the device reports them.
-    pub const LEN: u32 = GID_PLACES;
+    pub const LEN: u32 = GID_TABLE_LEN;
 
     /// An empty table.
     pub const fn new() -> GidTable {

@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pumice_transport::cm::Place;
+use pumice_transport::cm::ListenScope;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::path::Flow;
@@ -165,7 +165,7 @@ impl<M: Medium> SharedPort<M> {
         let own = if self.own.is_empty() { std::slice::from_ref(&bound) } else { &self.own };
         let served = own.iter().filter(|gid| entry.place.serves(**gid));
         let here: Vec<ServiceEntry> =
-            served.map(|gid| ServiceEntry { place: Place::At(*gid), ..*entry }).collect();
+            served.map(|gid| ServiceEntry { place: ListenScope::At(*gid), ..*entry }).collect();
         let has_all = self.own.is_empty() && self.membership.address().is_unspecified();
         if has_all || here.is_empty() { vec![*entry] } else { here }
     }

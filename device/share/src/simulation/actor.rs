@@ -11,7 +11,7 @@ use std::time::Duration;
 use pumice_ground::random::Random;
 use pumice_ports::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
 use pumice_ports::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
-use pumice_transport::cm::{BacklogOverflow, CmConfig, Event, Place, Served};
+use pumice_transport::cm::{BacklogOverflow, CmConfig, Event, ListenScope, Served};
 use pumice_transport::mad::{CmMessage, CommId, GSI_Q_KEY, PrivateData, ServiceId, SidrReq};
 use pumice_transport::path::{Flow, Path as Way};
 use pumice_transport::types::Gid;
@@ -244,9 +244,9 @@ impl Process<'_> {
     fn bind(&mut self) {
         let service_id = ServiceId(FIRST_SERVICE + self.random.below(SERVICES));
         let place = if self.random.below(2) == 0 {
-            Place::Everywhere
+            ListenScope::Everywhere
         } else {
-            Place::At(Gid::from(self.plan.address))
+            ListenScope::At(Gid::from(self.plan.address))
         };
         let entry = ServiceEntry { service_id, mask: u64::MAX, place };
         let Ok(id) = self.gsi.bind(&entry, &mut self.port) else { return };

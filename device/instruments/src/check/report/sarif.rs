@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::kind::{Family, KINDS, Kind};
+use super::super::kind::{Family, FindingKind, KINDS};
 use super::{About, Entry, Frame};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -31,7 +31,7 @@ pub fn sarif(entries: &[Entry], about: &About) -> String {
     format!("{log:#}\n")
 }
 
-fn rule(kind: &Kind) -> Value {
+fn rule(kind: &FindingKind) -> Value {
     json!({
         "id": kind.name,
         "shortDescription": { "text": kind.what },
@@ -42,7 +42,7 @@ fn rule(kind: &Kind) -> Value {
     })
 }
 
-fn level(kind: &Kind) -> &'static str {
+fn level(kind: &FindingKind) -> &'static str {
     if kind.family == Family::Slow { "note" } else { "warning" }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
 use pumice_device::outside;
 use pumice_device::outside::capability::may_bind_low_ports;
-use pumice_transport::cm::Place;
+use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::ServiceId;
 
 use super::identifier::{Id, Stage, State};
@@ -121,14 +121,14 @@ pub(crate) fn stop_sharing(id: &Id, state: &State) -> Result<Vec<(usize, Binding
 
 /// Where the service of an address is offered. As with sockets, `::` means the addresses of both families,
 /// unless the program or the host wants otherwise.
-fn place(address: IpAddr, one_family: Option<bool>) -> Place {
+fn place(address: IpAddr, one_family: Option<bool>) -> ListenScope {
     if !address.is_unspecified() {
-        return Place::At(address.into());
+        return ListenScope::At(address.into());
     }
     match address {
-        _ if !is_of_one_family(SocketAddr::new(address, 0), one_family) => Place::Everywhere,
-        IpAddr::V4(_) => Place::Ipv4,
-        IpAddr::V6(_) => Place::Ipv6,
+        _ if !is_of_one_family(SocketAddr::new(address, 0), one_family) => ListenScope::Everywhere,
+        IpAddr::V4(_) => ListenScope::Ipv4,
+        IpAddr::V6(_) => ListenScope::Ipv6,
     }
 }
 
