@@ -45,7 +45,7 @@ impl Scene {
         let channel = Arc::new(CmChannel::new().unwrap());
         let bind = |service_id| {
             let binding =
-                hca.cm_bind(&ServiceEntry { service_id, mask: u64::MAX, place: Place::Everywhere }).unwrap();
+                hca.cm_bind(&ServiceEntry { service_id, mask: u64::MAX, scope: Place::Everywhere }).unwrap();
             hca.cm_listen(binding, Served::Anything, BACKLOG, overflow, &channel).unwrap();
             binding
         };

@@ -104,7 +104,7 @@ impl Pair {
     }
 
     fn listen(&self) {
-        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: Place::Everywhere };
+        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, scope: Place::Everywhere };
         let [_, server] = &self.hcas;
         let binding = server.cm_bind(&entry).unwrap();
         let overflow = BacklogOverflow::Reject;

@@ -5,10 +5,10 @@ use pumice_transport::types::WorkCompletion;
 /// A completion that is to be made.
 #[derive(Debug)]
 pub(super) struct Made {
-    /// The place of its completion queue.
+    /// The index of its completion queue.
     pub(super) cq: u32,
     pub(super) completion: WorkCompletion,
-    /// Places of the send queue that are free when it is polled.
+    /// Entries of the send queue that are free when it is polled.
     pub(super) released: u32,
     /// The sender asked for an event.
     pub(super) solicited: bool,
