@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::member_index::MemberIndex;
 use super::record;
-use super::ring::{Consumer, Geometry, SlotKind, MAX_BATCH_BYTES, Producer, RingMemory, Slot};
+use super::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer, RingMemory, Slot, SlotKind};
 use super::same_host::{Inbound, is_message};
 
 /// Reads bytes as a registry, as they are and with a right checksum. `None`: they are none; false: what was
