@@ -52,7 +52,7 @@ impl Side {
     }
 
     fn listen(&self) {
-        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: ListenScope::Everywhere };
+        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, scope: ListenScope::Everywhere };
         let binding = self.node.hca.cm_bind(&entry).unwrap();
         self.node
             .hca

@@ -41,7 +41,7 @@ impl Ends {
         let (client, report) = node(&mut world, "10.0.0.1", plan);
         let (server, _) = node(&mut world, "10.0.0.2", &FaultPlan::new());
         let channels = [(); 2].map(|()| Arc::new(CmChannel::new().unwrap()));
-        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: ListenScope::Everywhere };
+        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, scope: ListenScope::Everywhere };
         let binding = server.hca.cm_bind(&entry).unwrap();
         server.hca.cm_listen(binding, Served::Anything, 64, BacklogOverflow::Reject, &channels[1]).unwrap();
         let qps = [client.create_qp(QpType::Rc), server.create_qp(QpType::Rc)];

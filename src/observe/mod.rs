@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pumice_device::inspect::Collected;
-use pumice_device::share::{Inspected, Report, inspect, reports};
+use pumice_device::share::{Inspected, ProcessReport, inspect, reports};
 
 pub(crate) use interrupt::Interrupt;
 pub(crate) use progress::{Progress, Watched};
@@ -64,7 +64,7 @@ impl Place<'_> {
 }
 
 /// What two questions have found out; a process that came or went in between is in one of them only.
-fn joined(counted: Vec<Report>, mut seen: Vec<Inspected>, pid: Option<u32>) -> Vec<Process> {
+fn joined(counted: Vec<ProcessReport>, mut seen: Vec<Inspected>, pid: Option<u32>) -> Vec<Process> {
     let wanted = counted.into_iter().filter(|report| pid.is_none_or(|pid| report.sharer.pid == pid));
     wanted
         .map(|report| {
@@ -182,7 +182,7 @@ pub(crate) mod tests {
     fn a_process_that_answers_one_question_only_is_shown_with_what_it_said() {
         let member = MemberIndex::of_number(3).expect("a member index");
         let sharer = |pid| Sharer { member, pid, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
-        let counted = [1, 2, 3].map(|pid| Report { sharer: sharer(pid), counters: Some(Vec::new()) });
+        let counted = [1, 2, 3].map(|pid| ProcessReport { sharer: sharer(pid), counters: Some(Vec::new()) });
         let seen = [3, 1].map(|pid| Inspected { sharer: sharer(pid), objects: Some(Collected::default()) });
         let all = joined(counted.to_vec(), seen.to_vec(), None);
         let has: Vec<(u32, bool)> = all.iter().map(|one| (one.pid, one.objects.is_some())).collect();

@@ -57,7 +57,7 @@ const LINUX_EDGES: &[&str] = &[
     "device/share/src/datagram.rs",
     "device/share/src/lock.rs",
     "device/share/src/memory_folder.rs",
-    "device/share/src/places.rs",
+    "device/share/src/runtime_folders.rs",
     "device/share/src/process.rs",
     "device/share/src/system/real.rs",
     "device/ports/src/udp/unread.rs",

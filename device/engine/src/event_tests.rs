@@ -104,7 +104,7 @@ impl Pair {
     }
 
     fn listen(&self) {
-        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: ListenScope::Everywhere };
+        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, scope: ListenScope::Everywhere };
         let [_, server] = &self.hcas;
         let binding = server.cm_bind(&entry).unwrap();
         let overflow = BacklogOverflow::Reject;

@@ -465,7 +465,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Under the lock, so that events of two firings cannot change places.
+    /// Under the lock, so that events of two firings cannot overtake each other.
     fn fire(&self, state: &mut State) {
         //= statement:34
         //| One arming makes one event, however many completions follow.
@@ -541,7 +541,7 @@ impl CompletionQueue {
         let mut count = 0;
         // Until it asks for more than there is.
         self.believed_empty.store(false, Ordering::Relaxed);
-        for place in out.iter_mut() {
+        for slot in out.iter_mut() {
             let Some(entry) = state.take() else {
                 self.believe_empty();
                 break;
@@ -550,7 +550,7 @@ impl CompletionQueue {
                 // Under the lock: after `remove_of` no release of that queue pair is outstanding.
                 self.common.polled_sends.add(entry.completion.qp_num, entry.released);
             }
-            *place = entry.completion;
+            *slot = entry.completion;
             count += 1;
         }
         if count == 0 {
@@ -619,8 +619,8 @@ impl State {
 
     #[cold]
     fn take_shuffled(&mut self) -> Option<Entry> {
-        let place = self.held.as_mut()?.take(self.armed != Armed::No)?;
-        self.ring.remove(place)
+        let index = self.held.as_mut()?.take(self.armed != Armed::No)?;
+        self.ring.remove(index)
     }
 
     /// Notes what was added to the end of the ring. A program that learns of a failure finds everything that

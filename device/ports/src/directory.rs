@@ -15,18 +15,18 @@ pub struct ServiceEntry {
     /// Bits of the service id that count.
     pub mask: u64,
     /// At which addresses.
-    pub place: ListenScope,
+    pub scope: ListenScope,
 }
 
 impl ServiceEntry {
     /// Whether a request for this service at this address is meant.
     pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
-        (self.service_id.0 ^ service_id.0) & self.mask == 0 && self.place.serves(local)
+        (self.service_id.0 ^ service_id.0) & self.mask == 0 && self.scope.serves(local)
     }
 
     /// Whether some request would be meant for both.
     pub fn overlaps(&self, other: &ServiceEntry) -> bool {
-        self.place.overlaps(other.place)
+        self.scope.overlaps(other.scope)
             && (self.service_id.0 ^ other.service_id.0) & self.mask & other.mask == 0
     }
 }
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn overlapping_is_having_a_request_in_common() {
         let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
-        let entry = |port, place| ServiceEntry {
+        let entry = |port, scope| ServiceEntry {
             service_id: ServiceId::rdma_cm(PortSpace::Tcp, port),
             mask: u64::MAX,
-            place,
+            scope,
         };
         let at = |port, text| entry(port, ListenScope::At(gid(text)));
         let everywhere = entry(7, ListenScope::Everywhere);

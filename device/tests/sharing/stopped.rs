@@ -47,7 +47,7 @@ impl Node {
 
     fn listen(&self, port: u16) {
         let service_id = ServiceId::rdma_cm(PortSpace::Tcp, port);
-        let entry = ServiceEntry { service_id, mask: u64::MAX, place: ListenScope::Everywhere };
+        let entry = ServiceEntry { service_id, mask: u64::MAX, scope: ListenScope::Everywhere };
         let binding = self.hca.cm_bind(&entry).unwrap();
         self.hca.cm_listen(binding, Served::Anything, 64, BacklogOverflow::Reject, &self.channel).unwrap();
     }

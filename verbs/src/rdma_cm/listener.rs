@@ -60,7 +60,7 @@ impl Listener {
         let channel = channel()?;
         let entry = |port| {
             let service_id = ServiceId::rdma_cm(PortSpace::Tcp, port);
-            ServiceEntry { service_id, mask: u64::MAX, place }
+            ServiceEntry { service_id, mask: u64::MAX, scope: place }
         };
         let hca = device.hca();
         let (port, binding) = if address.port() == 0 {

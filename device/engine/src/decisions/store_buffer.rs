@@ -106,7 +106,7 @@ pub(crate) fn local_ranges(
 ) -> Result<Vec<Range>, MemoryError> {
     let mut ranges = Vec::new();
     let bytes = offset..offset.saturating_add(length);
-    memory.places(pd, sges, bytes, write, |start, length| ranges.push(Range { start, length }))?;
+    memory.for_each_range(pd, sges, bytes, write, |start, length| ranges.push(Range { start, length }))?;
     Ok(ranges)
 }
 

@@ -28,7 +28,7 @@ impl Resources {
 
     /// SRQ_LIMIT_REACHED of the shared receive queue with this ordinal, whose limit is disarmed.
     pub(crate) fn reach_srq_limit(&mut self, ordinal: u32) {
-        let Some(index) = self.srq_place(ordinal) else { return };
+        let Some(index) = self.srq_index(ordinal) else { return };
         let Resources { receives, async_events, .. } = self;
         let Some(Receives::Shared(srq)) = receives.at_mut(index) else { return };
         srq.disarm();
@@ -38,7 +38,7 @@ impl Resources {
 
     /// The shared receive queue with this ordinal fails, and with it the queue pairs that take from it.
     pub(crate) fn fail_srq(&mut self, ordinal: u32) {
-        let Some(index) = self.srq_place(ordinal) else { return };
+        let Some(index) = self.srq_index(ordinal) else { return };
         let Resources { receives, async_events, .. } = self;
         let Some(Receives::Shared(srq)) = receives.at_mut(index) else { return };
         srq.fail();
@@ -51,13 +51,13 @@ impl Resources {
         }
     }
 
-    fn srq_place(&self, ordinal: u32) -> Option<u32> {
+    fn srq_index(&self, ordinal: u32) -> Option<u32> {
         let is_it =
             |receives: &Receives| matches!(receives, Receives::Shared(srq) if srq.ordinal() == ordinal);
         self.receives.iter().find(|(_, receives)| is_it(receives)).map(|(handle, _)| handle.index)
     }
 
-    /// Two places of the GID table change their addresses.
+    /// Two entries of the GID table change their addresses.
     pub(crate) fn move_gid(&mut self, port_num: u8, from: u32, to: u32) {
         if self.ports.get_mut(port_num).is_some_and(|port| port.gids.exchange(from, to)) {
             self.raise_gid_change(port_num, true);

@@ -39,8 +39,8 @@ impl Resources {
     /// `Invalid`: an object is missing, stale or of the wrong kind for the type; a size is beyond
     /// its limit; the number is in use. `NoMemory`: a table is full.
     pub fn attach_qp(&mut self, setup: &QpSetup) -> Result<QpAttached, ResourceError> {
-        let place = usize::from(setup.qpn.index());
-        if self.qps.get(place).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
+        let qp_index = usize::from(setup.qpn.index());
+        if self.qps.get(qp_index).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
             return Err(ResourceError::invalid(format!("queue pair number {} is in use", setup.qpn)));
         }
         let setup = self.check_setup(setup)?;
@@ -89,10 +89,10 @@ impl Resources {
             tally: Tally::default(),
             port_counters: None,
         };
-        if self.qps.len() <= place {
-            self.qps.resize_with(place + 1, || None);
+        if self.qps.len() <= qp_index {
+            self.qps.resize_with(qp_index + 1, || None);
         }
-        if let Some(entry) = self.qps.get_mut(place) {
+        if let Some(entry) = self.qps.get_mut(qp_index) {
             *entry = Some(Box::new(attachment));
         }
         self.cq_common.polled_sends.reset(setup.qpn.value());

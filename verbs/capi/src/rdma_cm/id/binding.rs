@@ -158,7 +158,8 @@ fn reserve(
 ) -> Result<Vec<(usize, BindingId)>, Errno> {
     let space = id.port_space();
     let place = place(address.ip(), one_family);
-    let entry = |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, place };
+    let entry =
+        |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, scope: place };
     let devices =
         if address.ip().is_unspecified() { all()? } else { std::slice::from_ref(shared_with(address.ip())?) };
     if address.port() != 0 {
