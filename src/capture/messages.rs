@@ -23,7 +23,7 @@ pub(super) struct Messages {
     all: Vec<Message>,
     /// How often each PSN was sent.
     sent: HashMap<u32, u32>,
-    /// Messages before this place are over.
+    /// Messages before this index are over.
     over: usize,
     /// When the last packet was sent.
     sent_ns: u64,

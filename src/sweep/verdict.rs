@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::case::Case;
 use super::options::SweepOptions;
 use super::report_file::Object;
-use super::run::{End, Run};
+use super::run::{Run, RunEnd};
 
 /// What a run shows, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub(super) struct Finding {
     #[serde(flatten)]
     pub(super) case: Option<Case>,
     pub(super) verdict: Verdict,
-    pub(super) end: End,
+    pub(super) end: RunEnd,
     /// What the program left, beyond what it leaves without faults.
     pub(super) left: Vec<Object>,
     /// The first line that the program said, and does not say without faults.
@@ -82,12 +82,12 @@ impl Clean {
             run.report.left.iter().flatten().filter(|object| !self.left.contains(object)).cloned().collect();
         let said = run.said.iter().find(|line| !self.said.contains(&without_numbers(line))).cloned();
         let verdict = match run.end {
-            End::Signal(_) => Verdict::Crash,
-            End::Hang => Verdict::Hang,
-            End::Exit(_) if !run.report.fired && !run.met_fault => Verdict::Unmade,
-            End::Exit(_) if !left.is_empty() => Verdict::Leak,
-            End::Exit(0) if said.is_none() && !case.is_made_good() => Verdict::Silent,
-            End::Exit(_) => Verdict::Handled,
+            RunEnd::Signal(_) => Verdict::Crash,
+            RunEnd::Hang => Verdict::Hang,
+            RunEnd::Exit(_) if !run.report.fired && !run.met_fault => Verdict::Unmade,
+            RunEnd::Exit(_) if !left.is_empty() => Verdict::Leak,
+            RunEnd::Exit(0) if said.is_none() && !case.is_made_good() => Verdict::Silent,
+            RunEnd::Exit(_) => Verdict::Handled,
         };
         let seconds = run.took.as_secs_f64();
         Finding { case: Some(case.clone()), verdict, end: run.end, left, said, seconds }
@@ -108,9 +108,9 @@ impl Finding {
     /// How the program ended, in words.
     pub(super) fn ending(&self) -> String {
         match self.end {
-            End::Exit(status) => format!("exit {status}"),
-            End::Signal(signal) => signal_name(signal),
-            End::Hang => "no end".to_owned(),
+            RunEnd::Exit(status) => format!("exit {status}"),
+            RunEnd::Signal(signal) => signal_name(signal),
+            RunEnd::Hang => "no end".to_owned(),
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
     use crate::sweep::report_file::CallReport;
     use std::time::Duration;
 
-    fn run(end: End, fired: bool, left: &[&str], said: &[&str]) -> Run {
+    fn run(end: RunEnd, fired: bool, left: &[&str], said: &[&str]) -> Run {
         let object = |kind: &&str| Object { kind: (*kind).to_owned(), call: "ibv_x".to_owned(), nth: 1 };
         let left = Some(left.iter().map(object).collect());
         let said = said.iter().map(|line| (*line).to_owned()).collect();
@@ -171,19 +171,19 @@ mod tests {
 
     #[test]
     fn runs_are_compared_with_the_one_without_faults() {
-        let usual = run(End::Exit(0), false, &["context"], &["local address: QPN 0x0001ab, PSN 17"]);
+        let usual = run(RunEnd::Exit(0), false, &["context"], &["local address: QPN 0x0001ab, PSN 17"]);
         let clean = Clean::of(&usual);
         assert_eq!(Clean::finding(&usual).verdict, Verdict::Leak);
         let case = Case::Call { call: "ibv_reg_mr".to_owned(), nth: 1, errno: "ENOMEM".to_owned() };
         let same = "local address: QPN 0x00ffff, PSN 4";
         for (end, fired, left, said, verdict) in [
-            (End::Signal(11), true, &[][..], "", Verdict::Crash),
-            (End::Hang, true, &[], "", Verdict::Hang),
-            (End::Exit(1), true, &["context", "queue pair"], "failed", Verdict::Leak),
-            (End::Exit(0), true, &["context"], same, Verdict::Silent),
-            (End::Exit(1), true, &["context"], same, Verdict::Handled),
-            (End::Exit(0), true, &[], "could not register", Verdict::Handled),
-            (End::Exit(0), false, &[], same, Verdict::Unmade),
+            (RunEnd::Signal(11), true, &[][..], "", Verdict::Crash),
+            (RunEnd::Hang, true, &[], "", Verdict::Hang),
+            (RunEnd::Exit(1), true, &["context", "queue pair"], "failed", Verdict::Leak),
+            (RunEnd::Exit(0), true, &["context"], same, Verdict::Silent),
+            (RunEnd::Exit(1), true, &["context"], same, Verdict::Handled),
+            (RunEnd::Exit(0), true, &[], "could not register", Verdict::Handled),
+            (RunEnd::Exit(0), false, &[], same, Verdict::Unmade),
         ] {
             let finding = clean.judge(&case, &run(end, fired, left, &[said]));
             assert_eq!(finding.verdict, verdict, "{end:?} {said}");

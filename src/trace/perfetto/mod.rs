@@ -55,16 +55,16 @@ fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
             ends.insert(key(arrow.to), ArrowEnd { id, begins: false });
         }
     }
-    for (place, process) in timeline.processes.iter().enumerate() {
-        let pid = place as u64 + 1;
+    for (index, process) in timeline.processes.iter().enumerate() {
+        let pid = index as u64 + 1;
         let header = &process.header;
         out.process(pid, &format!("{} {} ({})", header.program, header.process, header.tag))?;
         moments(out, process, pid)?;
-        let mut next = Track { process: pid, place: PROCESS_TRACK + 1 };
+        let mut next = Track { process: pid, index: PROCESS_TRACK + 1 };
         for (queue_pair, qp) in process.queue_pairs.iter().enumerate() {
             next = requests(out, qp, next)?;
-            let place = PacketIndex { process: place, queue_pair, packet: 0 };
-            next = packets(out, qp, next, place, &ends)?;
+            let location = PacketIndex { process: index, queue_pair, packet: 0 };
+            next = packets(out, qp, next, location, &ends)?;
             counters::of_queue_pair(out, qp, pid)?;
         }
         counters::of_completion_queues(out, process, pid)?;
@@ -72,8 +72,8 @@ fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
     out.finish(&timeline.remarks)
 }
 
-const fn key(place: PacketIndex) -> (usize, usize, usize) {
-    (place.process, place.queue_pair, place.packet)
+const fn key(location: PacketIndex) -> (usize, usize, usize) {
+    (location.process, location.queue_pair, location.packet)
 }
 
 /// The arrow that begins or ends at a packet.
@@ -90,7 +90,7 @@ fn moments(out: &mut dyn Sink, process: &TimelineProcess, pid: u64) -> io::Resul
     if process.moments.is_empty() {
         return Ok(());
     }
-    let track = Track { process: pid, place: PROCESS_TRACK };
+    let track = Track { process: pid, index: PROCESS_TRACK };
     out.track(track, "connections, calls and events")?;
     let mut moments = process.moments.iter();
     moments.try_for_each(|moment| out.mark(track, moment.kind.name(), &moment.text, moment.at_ns))
@@ -126,7 +126,7 @@ fn beside(
 }
 
 fn after(track: Track, count: usize) -> Track {
-    Track { place: track.place + count as u64, ..track }
+    Track { index: track.index + count as u64, ..track }
 }
 
 /// Packets of a queue pair with their arrows, and what happened besides; the next free track.
@@ -134,7 +134,7 @@ fn packets(
     out: &mut dyn Sink,
     qp: &QueuePair,
     first: Track,
-    place: PacketIndex,
+    location: PacketIndex,
     ends: &Ends,
 ) -> io::Result<Track> {
     for (is_sent, track, name) in
@@ -146,7 +146,7 @@ fn packets(
         while let Some((number, packet)) = of_direction.next() {
             let next_ns = of_direction.peek().map_or(u64::MAX, |(_, next)| next.at_ns);
             let end_ns = next_ns.min(packet.at_ns.saturating_add(PACKET_NS)).max(packet.at_ns);
-            let arrow = ends.get(&key(PacketIndex { packet: number, ..place })).copied();
+            let arrow = ends.get(&key(PacketIndex { packet: number, ..location })).copied();
             out.packet(track, &packet_slice(qp, packet, end_ns, arrow.is_some()), arrow)?;
         }
     }
