@@ -150,7 +150,7 @@ enum Admission {
     LeaveOut,
 }
 
-struct Kind {
+struct SentenceKind {
     key: u64,
     since: Instant,
     printed: u32,
@@ -158,7 +158,7 @@ struct Kind {
 }
 
 struct Limiter {
-    kinds: Vec<Kind>,
+    kinds: Vec<SentenceKind>,
     /// Of kinds that had to make room for others.
     forgotten: u64,
 }
@@ -172,7 +172,7 @@ impl Limiter {
         let key = kind_of(sentence);
         let Some(kind) = self.kinds.iter_mut().find(|kind| kind.key == key) else {
             self.make_room();
-            self.kinds.push(Kind { key, since: now, printed: 1, left_out: 0 });
+            self.kinds.push(SentenceKind { key, since: now, printed: 1, left_out: 0 });
             return Admission::Print { left_out: 0 };
         };
         if now.saturating_duration_since(kind.since) >= PERIOD {
@@ -192,8 +192,8 @@ impl Limiter {
             return;
         }
         let oldest = self.kinds.iter().enumerate().min_by_key(|(_, kind)| kind.since);
-        if let Some((place, _)) = oldest {
-            self.forgotten += self.kinds.swap_remove(place).left_out;
+        if let Some((index, _)) = oldest {
+            self.forgotten += self.kinds.swap_remove(index).left_out;
         }
     }
 

@@ -12,7 +12,7 @@ use pumice_transport::mad::ServiceId;
 
 use super::identifier::{Id, Stage, State};
 use super::ports::{self, Owner};
-use super::shared::{Shared, all, random, shared_at, shared_with};
+use super::shared::{SharedDevice, all, random, shared_at, shared_with};
 use crate::ground::errno::{Errno, INVALID};
 use crate::rdma_cm::address::local;
 
@@ -150,7 +150,7 @@ fn taken(address: &SocketAddr, error: ConnectionError) -> Errno {
 }
 
 /// Binds the service of an address, on the device that has the address, or on all devices; chooses the port
-/// if that is 0. What is bound, with the place of the device.
+/// if that is 0. What is bound, with the index of the device.
 fn reserve(
     id: &Id,
     address: &mut SocketAddr,
@@ -186,7 +186,10 @@ fn reserve(
 }
 
 /// Binds a service on each of these devices, or on none.
-fn bind_on(devices: &[Shared], entry: &ServiceEntry) -> Result<Vec<(usize, BindingId)>, ConnectionError> {
+fn bind_on(
+    devices: &[SharedDevice],
+    entry: &ServiceEntry,
+) -> Result<Vec<(usize, BindingId)>, ConnectionError> {
     let mut bound = Vec::new();
     for device in devices {
         match device.hca().cm_bind(entry) {
