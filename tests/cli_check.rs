@@ -302,6 +302,32 @@ fn a_report_is_sarif_and_programs_without_debug_information_have_functions() {
     assert!(frame["physicalLocation"]["address"]["relativeAddress"].is_u64(), "{frame}");
 }
 
+#[test]
+fn reports_are_junit_and_markdown_by_their_names_or_by_the_option() {
+    let Some(program) = compile("used_after_destroy", &["-g"]) else { return };
+    let folder = scratch("junit and markdown");
+    let report = |file: &str, format: &[&str]| {
+        let report = folder.join(file);
+        let name = report.to_string_lossy();
+        let words = [&["check", "--check-report", &name][..], format].concat();
+        let output = pumice(&words, &program);
+        fs::read_to_string(&report).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    };
+    let xml = report("report.xml", &[]);
+    assert!(xml.starts_with("<?xml ") && xml.ends_with("</testsuite>\n"), "{xml}");
+    assert!(xml.contains("<failure type=\"used-after-destroy\" message=\""), "{xml}");
+    assert!(xml.contains("used_after_destroy.c:"), "{xml}");
+    let markdown = report("report.md", &[]);
+    assert!(markdown.starts_with("# pumice check: 1 finding\n"), "{markdown}");
+    assert!(markdown.contains("\n## used-after-destroy\n"), "{markdown}");
+    // The process has another number.
+    let without = |text: &str| text.lines().filter(|line| !line.starts_with("Program: ")).count();
+    assert_eq!(without(&report("report", &["--check-format", "markdown"])), without(&markdown));
+    let output = pumice(&["check", "--check-report", "x", "--check-format", "yaml"], &program);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("the formats are text, json, sarif, junit and markdown"), "{text}");
+}
+
 /// Asks for more completions than there is room for, by the Rust API.
 #[inline(never)]
 fn plants_in_rust() -> pumice_verbs::Result<()> {

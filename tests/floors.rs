@@ -15,6 +15,8 @@ mod counts;
 mod crates;
 #[path = "floors/files.rs"]
 mod files;
+#[path = "floors/findings.rs"]
+mod findings;
 #[path = "floors/forks.rs"]
 mod forks;
 #[path = "floors/functions.rs"]

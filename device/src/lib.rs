@@ -13,7 +13,7 @@ pub mod opening;
 
 pub use pumice_engine::{hca, resources, world};
 pub use pumice_events as event;
-pub use pumice_events::{counters, inspect};
+pub use pumice_events::{counters, findings, inspect};
 pub use pumice_faults as faults;
 pub use pumice_faults::shuffle;
 pub use pumice_ground as ground;

@@ -44,8 +44,9 @@ impl Scene {
         let hca = world.add_hca(victim).unwrap();
         let channel = Arc::new(CmChannel::new().unwrap());
         let bind = |service_id| {
-            let binding =
-                hca.cm_bind(&ServiceEntry { service_id, mask: u64::MAX, scope: ListenScope::Everywhere }).unwrap();
+            let binding = hca
+                .cm_bind(&ServiceEntry { service_id, mask: u64::MAX, scope: ListenScope::Everywhere })
+                .unwrap();
             hca.cm_listen(binding, Served::Anything, BACKLOG, overflow, &channel).unwrap();
             binding
         };

@@ -45,7 +45,9 @@ struct ProcessBuilder {
 ///
 /// # Errors
 /// A sentence about the capture of this name: it cannot be read, or holds no packet of RoCE.
-pub(crate) fn processes(captures: Vec<(String, impl Read)>) -> Result<Vec<TimelineProcess>, (String, String)> {
+pub(crate) fn processes(
+    captures: Vec<(String, impl Read)>,
+) -> Result<Vec<TimelineProcess>, (String, String)> {
     let (mut names, mut all, mut room) = (Vec::new(), Vec::new(), MAX_PACKETS);
     for (name, input) in captures {
         let seen = match all_sightings(input, room) {

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use pumice_device::findings::Finding;
 use pumice_device::settings::Settings;
 use pumice_device::share::runtime_folder;
 use pumice_verbs::{Access, Device, DeviceOptions, RcQueuePair, SendRequest};
 
-use super::finding::Finding;
+use super::kind::{DEVICE, FOLDER, blocking, ok};
 
-const CHECK: &str = "device";
 const BYTES: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -19,7 +19,7 @@ pub(crate) fn device() -> Vec<Finding> {
         Ok(settings) => settings,
         Err(error) => {
             let remedy = "Correct the variable, or unset it: programs are refused the device with it.";
-            return vec![Finding::blocking(CHECK, error.to_string(), remedy)];
+            return vec![blocking(&DEVICE, error.to_string(), remedy)];
         }
     };
     let mut options = DeviceOptions::new();
@@ -27,9 +27,9 @@ pub(crate) fn device() -> Vec<Finding> {
         options = options.addresses([*address]);
     }
     let mut findings = vec![match exchange(options) {
-        Ok(()) => Finding::ok(CHECK, format!("opens, and {BYTES} bytes arrive by RDMA WRITE")),
-        Err(problem) => Finding::blocking(
-            CHECK,
+        Ok(()) => ok(&DEVICE, format!("opens, and {BYTES} bytes arrive by RDMA WRITE")),
+        Err(problem) => blocking(
+            &DEVICE,
             format!("a program would fail: {problem}"),
             "Remedy what the sentence names; writable folders are looked for in $XDG_RUNTIME_DIR, \
             /run/user/UID and /tmp.",
@@ -37,10 +37,10 @@ pub(crate) fn device() -> Vec<Finding> {
     }];
     match runtime_folder() {
         Ok(folder) => {
-            findings.push(Finding::ok("folder", format!("processes meet in {}", folder.display())));
+            findings.push(ok(&FOLDER, format!("processes meet in {}", folder.display())));
         }
-        Err(error) => findings.push(Finding::blocking(
-            "folder",
+        Err(error) => findings.push(blocking(
+            &FOLDER,
             error.to_string(),
             "Set XDG_RUNTIME_DIR to a folder of yours that can be written.",
         )),

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use super::finding::Finding;
+use pumice_device::findings::{Finding, FindingKind};
+
+use super::kind::{RDMA_RXE, RECEIVE_BUFFER, SEND_BUFFER, ok, warning};
 
 /// What is there of the kernel's own software RoCE.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -30,15 +32,15 @@ pub(crate) fn soft_roce(sys: &Path) -> SoftRoce {
 pub(crate) fn soft_roce_finding(soft_roce: &SoftRoce) -> Finding {
     let devices = soft_roce.devices.join(", ");
     match (soft_roce.loaded, devices.is_empty()) {
-        (false, true) => Finding::ok("rdma_rxe", "not loaded"),
-        (false, false) => Finding::ok("rdma_rxe", format!("not loaded; other software devices: {devices}")),
-        (true, true) => Finding::warning(
-            "rdma_rxe",
+        (false, true) => ok(&RDMA_RXE, "not loaded"),
+        (false, false) => ok(&RDMA_RXE, format!("not loaded; other software devices: {devices}")),
+        (true, true) => warning(
+            &RDMA_RXE,
             "loaded, without a device; it may hold UDP port 4791",
             "If the port is reported as taken, unload it: sudo modprobe -r rdma_rxe.",
         ),
-        (true, false) => Finding::warning(
-            "rdma_rxe",
+        (true, false) => warning(
+            &RDMA_RXE,
             format!("loaded, with {devices}; it holds UDP port 4791"),
             "Remove the device and the module (sudo rdma link delete NAME; sudo modprobe -r rdma_rxe), or \
             run \
@@ -52,17 +54,15 @@ const WANTED_BUFFER_BYTES: u64 = 4 << 20;
 
 /// What the kernel grants for socket buffers.
 pub(crate) fn socket_buffers(proc: &Path) -> Vec<Finding> {
-    let limit = |name: &'static str, check: &'static str, what: &str| {
+    let limit = |name: &'static str, kind: &'static FindingKind, what: &str| {
         let text = fs::read_to_string(proc.join("sys/net/core").join(name)).ok();
         match text.and_then(|text| text.trim().parse::<u64>().ok()) {
-            None => {
-                Finding::ok(check, format!("net.core.{name} cannot be read here: the host's limit applies"))
-            }
+            None => ok(kind, format!("net.core.{name} cannot be read here: the host's limit applies")),
             Some(bytes) if bytes >= WANTED_BUFFER_BYTES => {
-                Finding::ok(check, format!("up to {} KiB are granted", bytes / 1024))
+                ok(kind, format!("up to {} KiB are granted", bytes / 1024))
             }
-            Some(bytes) => Finding::warning(
-                check,
+            Some(bytes) => warning(
+                kind,
                 format!(
                     "up to {} KiB are granted, {} KiB are wanted: {what}",
                     bytes / 1024,
@@ -76,14 +76,15 @@ pub(crate) fn socket_buffers(proc: &Path) -> Vec<Finding> {
         }
     };
     vec![
-        limit("rmem_max", "receive buffer", "bursts are lost and sent again sooner"),
-        limit("wmem_max", "send buffer", "large transfers pause more often"),
+        limit("rmem_max", &RECEIVE_BUFFER, "bursts are lost and sent again sooner"),
+        limit("wmem_max", &SEND_BUFFER, "large transfers pause more often"),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use pumice_device::findings::Level;
+
     use super::*;
     use std::path::PathBuf;
 
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(found, SoftRoce { loaded: true, devices: vec!["rxe0 on eth0".to_owned()] });
         let finding = soft_roce_finding(&found);
         assert_eq!(finding.level, Level::Warning);
-        assert!(finding.found.contains("rxe0 on eth0"));
+        assert!(finding.sentence.contains("rxe0 on eth0"));
         assert_eq!(soft_roce_finding(&SoftRoce::default()).level, Level::Ok);
     }
 

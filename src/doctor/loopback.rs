@@ -4,10 +4,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use pumice_device::findings::Finding;
 use pumice_device::port::{GsoBatch, Port, PortError, TransmitError, UdpConfig, UdpPort, wait_readable};
 use pumice_transport::path::{Flow, Path};
 
-use super::finding::Finding;
+use super::kind::{LOOPBACK, OFFLOAD, blocking, ok, warning};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -20,14 +21,14 @@ pub(crate) fn loopback() -> Vec<Finding> {
     let exchange = match exchange() {
         Ok(exchange) => exchange,
         Err(failure) => {
-            return vec![Finding::blocking(
-                "loopback",
+            return vec![blocking(
+                &LOOPBACK,
                 format!("a batch of two packets to {ADDRESS} does not arrive: {failure}"),
                 "Bring the interface up (ip link set lo up) and let the firewall accept UDP on lo.",
             )];
         }
     };
-    vec![Finding::ok("loopback", format!("a batch of two packets to {ADDRESS} arrives")), offload(&exchange)]
+    vec![ok(&LOOPBACK, format!("a batch of two packets to {ADDRESS} arrives")), offload(&exchange)]
 }
 
 /// How the batch travelled.
@@ -93,23 +94,22 @@ fn exchange() -> Result<Exchange, Failure> {
 }
 
 fn offload(exchange: &Exchange) -> Finding {
-    let check = "offload";
     let segments = exchange.max_segments;
     match (segments > 1, exchange.joined) {
-        (true, true) => Finding::ok(
-            check,
+        (true, true) => ok(
+            &OFFLOAD,
             format!(
                 "the kernel cuts batches of up to {segments} packets (UDP_SEGMENT) and delivers them whole \
                 (UDP_GRO)"
             ),
         ),
-        (true, false) => Finding::warning(
-            check,
+        (true, false) => warning(
+            &OFFLOAD,
             "the kernel cuts batches (UDP_SEGMENT) but delivers single packets: receiving is slower",
             "Use Linux 5.0 or newer, where sockets have UDP_GRO.",
         ),
-        (false, _) => Finding::warning(
-            check,
+        (false, _) => warning(
+            &OFFLOAD,
             "the kernel does not cut batches (UDP_SEGMENT): sending is several times slower",
             "Use Linux 4.18 or newer, and allow the socket option in this container.",
         ),
@@ -118,7 +118,8 @@ fn offload(exchange: &Exchange) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use pumice_device::findings::Level;
+
     use super::*;
 
     #[test]

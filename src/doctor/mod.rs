@@ -1,8 +1,8 @@
 //! `pumice doctor`: what keeps the device from working on this machine, and what to do about it.
 
 mod device;
-mod finding;
 mod kernel;
+mod kind;
 mod loopback;
 mod port;
 mod same_host;
@@ -10,31 +10,44 @@ mod same_host;
 use std::io::Write;
 use std::path::Path;
 
+use pumice_device::findings::text::{Column, Table};
+use pumice_device::findings::{Fields, Finding, Level, json};
 use pumice_transport::types::Mtu;
-use serde::Serialize;
 
 use crate::cli::DoctorOptions;
 use crate::devices;
 use crate::outcome::{CommandResult, Outcome};
-use finding::{Finding, Level};
+use kind::{ADDRESSES, GID, PATH_MTU, blocking, ok};
 
 /// Runs the command.
 pub(crate) fn run(options: &DoctorOptions, out: &mut dyn Write) -> CommandResult {
     let findings = examine(Path::new("/proc"), Path::new("/sys"));
-    let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+    let works = findings.iter().all(|finding| finding.level < Level::Error);
     if options.json {
-        #[derive(Serialize)]
-        struct Report<'a> {
-            works: bool,
-            findings: &'a [Finding],
-        }
-        let report = Report { works: worst < Level::Blocking, findings: &findings };
-        serde_json::to_writer_pretty(&mut *out, &report)?;
-        writeln!(out)?;
+        let all: Vec<Fields> = findings.iter().map(object).collect();
+        let report = Fields::default().with("works", works).with("findings", all);
+        out.write_all(json::indented(&report).as_bytes())?;
     } else {
         print(&findings, out)?;
     }
-    Ok(if worst < Level::Blocking { Outcome::Good } else { Outcome::Bad })
+    Ok(if works { Outcome::Good } else { Outcome::Bad })
+}
+
+/// A finding as an object of JSON.
+fn object(finding: &Finding) -> Fields {
+    let fields = Fields::default()
+        .with("check", finding.kind.name)
+        .with("level", level(finding.level))
+        .with("found", finding.sentence.as_str());
+    match &finding.remedy {
+        Some(remedy) => fields.with("remedy", remedy.as_str()),
+        None => fields,
+    }
+}
+
+/// What the doctor calls a level.
+fn level(level: Level) -> &'static str {
+    if level == Level::Error { "blocking" } else { level.name() }
 }
 
 /// Everything looked at, in the order it is shown.
@@ -43,8 +56,8 @@ fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
     let soft_roce = kernel::soft_roce(sys);
     findings.push(kernel::soft_roce_finding(&soft_roce));
     match devices::gid_table() {
-        Ok(table) if table.is_empty() => findings.push(Finding::blocking(
-            "addresses",
+        Ok(table) if table.is_empty() => findings.push(blocking(
+            &ADDRESSES,
             "no interface that is up has an IP address",
             "Bring the loopback interface up: ip link set lo up.",
         )),
@@ -59,8 +72,8 @@ fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
                 }
             }
         }
-        Err(error) => findings.push(Finding::blocking(
-            "addresses",
+        Err(error) => findings.push(blocking(
+            &ADDRESSES,
             format!("the interfaces cannot be listed: {error}"),
             "Allow netlink or getifaddrs in this container's seccomp profile.",
         )),
@@ -74,15 +87,15 @@ fn examine(proc: &Path, sys: &Path) -> Vec<Finding> {
 
 fn gid_finding(gid: &devices::GidEntry) -> Finding {
     let name = format!("{} on {}", gid.address, gid.interface);
-    Finding::ok("gid", format!("index {}: {} ({name})", gid.index, gid.gid()))
+    ok(&GID, format!("index {}: {} ({name})", gid.index, gid.gid()))
 }
 
 fn path_mtu(gid: &devices::GidEntry) -> Finding {
     let (interface, link) = (&gid.interface, gid.link_mtu_bytes);
     match Mtu::largest_for_link(link) {
-        Some(mtu) => Finding::ok("path MTU", format!("{interface}: {} (link MTU {link})", mtu.bytes())),
-        None => Finding::blocking(
-            "path MTU",
+        Some(mtu) => ok(&PATH_MTU, format!("{interface}: {} (link MTU {link})", mtu.bytes())),
+        None => blocking(
+            &PATH_MTU,
             format!("{interface}: the link MTU {link} is too small for any RoCE path MTU"),
             format!("Raise it: ip link set {interface} mtu 1500."),
         ),
@@ -90,19 +103,19 @@ fn path_mtu(gid: &devices::GidEntry) -> Finding {
 }
 
 fn print(findings: &[Finding], out: &mut dyn Write) -> std::io::Result<()> {
-    for finding in findings {
-        let mark = match finding.level {
-            Level::Ok => "ok      ",
-            Level::Warning => "warning ",
-            Level::Blocking => "BLOCKING",
-        };
-        writeln!(out, "{mark}  {:<14}  {}", finding.check, finding.found)?;
-        if let Some(remedy) = &finding.remedy {
-            writeln!(out, "{:26}→ {remedy}", "")?;
-        }
-    }
+    let mark = |finding: &Finding| match finding.level {
+        Level::Error => "BLOCKING".to_owned(),
+        other => level(other).to_owned(),
+    };
+    let columns = [
+        Column::new("", 8, |_, finding| mark(finding)),
+        Column::new("", 14, |_, finding| finding.kind.name.to_owned()),
+        Column::new("", 0, |_, finding| finding.sentence.clone()),
+    ];
+    let table = Table { columns: &columns, gap: 2, has_titles: false, is_spaced: false, has_remedies: true };
+    table.write(findings, out)?;
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    match (count(Level::Blocking), count(Level::Warning)) {
+    match (count(Level::Error), count(Level::Warning)) {
         (0, 0) => writeln!(out, "\nThe device works here."),
         (0, warnings) => writeln!(out, "\nThe device works here, with {warnings} warning(s)."),
         (blocking, _) => writeln!(out, "\nThe device does not work here: {blocking} blocking problem(s)."),
@@ -111,14 +124,15 @@ fn print(findings: &[Finding], out: &mut dyn Write) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::kind::{FOLDER, LOOPBACK, warning};
     use super::*;
 
     #[test]
     fn every_problem_has_a_remedy_and_shows_it() {
         let findings = [
-            Finding::ok("a", "fine"),
-            Finding::warning("b", "slow", "Do this."),
-            Finding::blocking("c", "stuck", "Do that."),
+            ok(&GID, "fine"),
+            warning(&FOLDER, "slow", "Do this."),
+            blocking(&LOOPBACK, "stuck", "Do that."),
         ];
         let mut out = Vec::new();
         print(&findings, &mut out).expect("a Vec takes everything");

@@ -4,29 +4,28 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
+use pumice_device::findings::Finding;
 use pumice_device::port::{PortError, UdpConfig, UdpPort};
 use pumice_transport::path::ROCE_PORT;
 
-use super::finding::Finding;
 use super::kernel::SoftRoce;
-
-const CHECK: &str = "UDP port 4791";
+use super::kind::{UDP_PORT, blocking, ok};
 
 /// Whether a device can open the RoCE port on an address.
 pub(crate) fn udp_port(address: IpAddr, proc: &Path, soft_roce: &SoftRoce) -> Finding {
     let alone = UdpConfig::new(address);
     let shared = UdpConfig { reuse_port: true, ..alone.clone() };
     match UdpPort::bind(&alone) {
-        Ok(_) => Finding::ok(CHECK, format!("{address}: free")),
+        Ok(_) => ok(&UDP_PORT, format!("{address}: free")),
         Err(PortError::Taken { .. }) => {
             let holders = holders(proc, address);
             match UdpPort::bind(&shared) {
-                Ok(_) => Finding::ok(CHECK, format!("{address}: shared with {}", names(&holders))),
+                Ok(_) => ok(&UDP_PORT, format!("{address}: shared with {}", names(&holders))),
                 Err(_) => taken(address, &holders, soft_roce),
             }
         }
-        Err(error) => Finding::blocking(
-            CHECK,
+        Err(error) => blocking(
+            &UDP_PORT,
             format!("{address}: {error}"),
             "Use another address, or lift the policy (seccomp, SELinux) that forbids it.",
         ),
@@ -41,15 +40,15 @@ fn names(holders: &[Holder]) -> String {
 fn taken(address: IpAddr, holders: &[Holder], soft_roce: &SoftRoce) -> Finding {
     let process = holders.iter().find_map(|holder| holder.process.as_ref().map(|p| (p, holder.uid)));
     if let Some((process, uid)) = process {
-        return Finding::blocking(
-            CHECK,
+        return blocking(
+            &UDP_PORT,
             format!("{address}: taken by {process} of user {uid}, which does not share it"),
             "Stop that process, use another address, or run pumice in a network namespace of its own.",
         );
     }
     if soft_roce.loaded && holders.iter().any(|holder| holder.uid == 0) {
-        return Finding::blocking(
-            CHECK,
+        return blocking(
+            &UDP_PORT,
             format!("{address}: taken by the kernel's rdma_rxe"),
             "Unload it (sudo modprobe -r rdma_rxe) or run pumice in a network namespace of its own.",
         );
@@ -58,8 +57,8 @@ fn taken(address: IpAddr, holders: &[Holder], soft_roce: &SoftRoce) -> Finding {
         Some(holder) => format!("a process of user {}, which this user may not look at", holder.uid),
         None => "a socket that /proc/net does not show".to_owned(),
     };
-    Finding::blocking(
-        CHECK,
+    blocking(
+        &UDP_PORT,
         format!("{address}: taken by {owner}"),
         "Find it with sudo ss -lunp sport = 4791 and stop it, or run pumice in a network namespace of its \
         own.",
@@ -150,7 +149,8 @@ fn process_of(proc: &Path, inode: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Level;
+    use pumice_device::findings::Level;
+
     use super::*;
     use std::net::UdpSocket;
 
@@ -191,12 +191,12 @@ mod tests {
         let kernel = [Holder { uid: 0, process: None }];
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let rxe = taken(address, &kernel, &loaded);
-        assert!(rxe.found.contains("rdma_rxe") && rxe.level == Level::Blocking, "{rxe:?}");
+        assert!(rxe.sentence.contains("rdma_rxe") && rxe.level == Level::Error, "{rxe:?}");
         let other = taken(address, &kernel, &SoftRoce::default());
-        assert!(other.found.contains("a process of user 0"), "{other:?}");
+        assert!(other.sentence.contains("a process of user 0"), "{other:?}");
         let process = [Holder { uid: 7, process: Some("x (pid 1)".to_owned()) }];
         let named = taken(address, &process, &loaded);
-        assert!(named.found.contains("x (pid 1) of user 7"), "{named:?}");
-        assert!(taken(address, &[], &loaded).found.contains("does not show"));
+        assert!(named.sentence.contains("x (pid 1) of user 7"), "{named:?}");
+        assert!(taken(address, &[], &loaded).sentence.contains("does not show"));
     }
 }

@@ -1,72 +1,24 @@
-//! Findings as JUnit XML, which CI servers show.
+//! Runs as test cases, which CI servers show.
 
-use std::fmt::Write as _;
+use pumice_device::findings::junit::{Case, CaseEnd, cases};
+use pumice_device::findings::{About, Finding, Level, Report};
 
 use super::options::SweepOptions;
-use super::verdict::{Finding, Verdict};
+use super::verdict::{Judgement, KINDS, Verdict};
 
 /// The document: a test case for each run.
-pub(super) fn document(findings: &[Finding], options: &SweepOptions) -> String {
-    let failures = findings.iter().filter(|finding| finding.is_bad(options)).count();
-    let unmade = findings.iter().filter(|finding| finding.verdict == Verdict::Unmade).count();
+pub(super) fn document(judgements: &[Judgement], findings: &[Finding], options: &SweepOptions) -> String {
     let program = options.program.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let _ = writeln!(
-        xml,
-        "<testsuite name=\"pumice sweep {}\" tests=\"{}\" failures=\"{failures}\" skipped=\"{unmade}\">",
-        escaped(&program),
-        findings.len()
-    );
-    for finding in findings {
-        let name = match &finding.case {
-            Some(case) => format!("{} {} {}", case.subject(), case.ordinal(), case.failure()),
-            None => "without faults".to_owned(),
+    let about = About { program: program.into_owned(), is_whole: true, ..About::default() };
+    let report = Report { command: "sweep", about: &about, kinds: &KINDS, findings };
+    cases(&report, |number, finding| {
+        let judgement = judgements.get(number);
+        let end = match judgement.map(|judgement| judgement.verdict) {
+            _ if finding.level == Level::Error => CaseEnd::Failed,
+            Some(Verdict::Unmade) => CaseEnd::Skipped,
+            _ => CaseEnd::Passed,
         };
-        let _ = write!(
-            xml,
-            "  <testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\"",
-            escaped(&program),
-            escaped(&name),
-            finding.seconds
-        );
-        let what = [finding.ending(), finding.leftovers(), finding.said.clone().unwrap_or_default()];
-        let what: Vec<&str> = what.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
-        let what = escaped(&what.join("; "));
-        let _ = match finding.verdict {
-            verdict if finding.is_bad(options) => {
-                writeln!(xml, ">\n    <failure type=\"{verdict}\" message=\"{what}\"/>\n  </testcase>")
-            }
-            Verdict::Unmade => {
-                writeln!(xml, ">\n    <skipped message=\"it did not come to that\"/>\n  </testcase>")
-            }
-            _ => writeln!(xml, "/>"),
-        };
-    }
-    xml.push_str("</testsuite>\n");
-    xml
-}
-
-/// Text of an attribute. Characters that XML does not have are left out.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars().filter(|c| *c >= ' ') {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::escaped;
-
-    #[test]
-    fn attributes_are_escaped() {
-        assert_eq!(escaped("a<b> & \"c\"\u{1b}\n"), "a&lt;b&gt; &amp; &quot;c&quot;");
-    }
+        let seconds = judgement.map(|judgement| judgement.seconds);
+        Case { name: finding.subject.clone(), seconds, end, details: String::new() }
+    })
 }

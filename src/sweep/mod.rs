@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pumice_device::findings::{Finding, Level, json};
 
 pub(crate) use options::SweepOptions;
 
@@ -28,7 +29,7 @@ use case::{Case, Cases};
 use namespace::RunNamespace;
 use resume::Journal;
 use run::{Aim, Run, RunEnd, Runner};
-use verdict::{Clean, Finding};
+use verdict::{Clean, Judgement};
 
 /// How long the run without faults may take.
 const CLEAN_LIMIT: Duration = Duration::from_secs(600);
@@ -70,14 +71,14 @@ pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult 
     let limit = options.timeout.unwrap_or(usual.took * TIMES + LONGER);
     let patience = if options.timeout.is_none() { REPEATED } else { Duration::ZERO };
     let (mut journal, known) = Journal::open(options).map_err(CommandError::Failed)?;
-    let clean = Clean::finding(&usual);
+    let clean = Clean::judge_itself(&usual);
     let sweep = Sweep { runner: &runner, clean: Clean::of(&usual), limit, patience };
-    let mut findings = vec![clean];
-    findings.extend(sweep.run_all(&cases.all, known, &namespaces, &mut journal)?);
+    let mut judgements = vec![clean];
+    judgements.extend(sweep.run_all(&cases.all, known, &namespaces, &mut journal)?);
     if runner.is_interrupted() {
         return Err(stopped(options));
     }
-    report(&findings, &cases, options, out)
+    report(&judgements, &cases, options, out)
 }
 
 /// Where runs take place: one namespace for each job.
@@ -131,22 +132,27 @@ fn stopped(options: &SweepOptions) -> CommandError {
     CommandError::Failed(format!("the sweep was stopped; {hint}"))
 }
 
-fn report(findings: &[Finding], cases: &Cases, options: &SweepOptions, out: &mut dyn Write) -> CommandResult {
+fn report(
+    judgements: &[Judgement],
+    cases: &Cases,
+    options: &SweepOptions,
+    out: &mut dyn Write,
+) -> CommandResult {
+    let findings: Vec<Finding> = judgements.iter().map(|one| one.to_finding(options)).collect();
     if let Some(file) = &options.junit {
-        let written = std::fs::write(file, junit::document(findings, options));
+        let written = std::fs::write(file, junit::document(judgements, &findings, options));
         written.map_err(|error| {
             CommandError::Failed(format!("{} cannot be written: {error}", file.display()))
         })?;
     }
     if options.json {
-        for finding in findings {
-            serde_json::to_writer(&mut *out, finding)?;
-            writeln!(out)?;
+        for finding in &findings {
+            out.write_all(json::line(&finding.evidence).as_bytes())?;
         }
     } else {
-        text::write(findings, cases.left_out, options, out)?;
+        text::write(judgements, &findings, cases.left_out, options, out)?;
     }
-    let bad = findings.iter().any(|finding| finding.is_bad(options));
+    let bad = findings.iter().any(|finding| finding.level == Level::Error);
     Ok(if bad { Outcome::Bad } else { Outcome::Good })
 }
 
@@ -162,25 +168,25 @@ struct Sweep<'a> {
 /// What the jobs share.
 struct SweepState<'a> {
     journal: &'a mut Journal,
-    findings: Vec<Option<Finding>>,
+    judgements: Vec<Option<Judgement>>,
     trouble: Option<std::io::Error>,
 }
 
 impl Sweep<'_> {
-    /// Runs each case that is not known yet; the findings in the order of the cases.
+    /// Runs each case that is not known yet; the judgements in the order of the cases.
     fn run_all(
         &self,
         cases: &[Case],
-        known: Vec<Finding>,
+        known: Vec<Judgement>,
         namespaces: &[RunNamespace],
         journal: &mut Journal,
-    ) -> Result<Vec<Finding>, CommandError> {
-        let findings: Vec<Option<Finding>> = cases
+    ) -> Result<Vec<Judgement>, CommandError> {
+        let judgements: Vec<Option<Judgement>> = cases
             .iter()
             .map(|case| known.iter().find(|one| one.case.as_ref() == Some(case)).cloned())
             .collect();
-        let bar = bar(findings.iter().filter(|finding| finding.is_none()).count());
-        let shared = Mutex::new(SweepState { journal, findings, trouble: None });
+        let bar = bar(judgements.iter().filter(|judgement| judgement.is_none()).count());
+        let shared = Mutex::new(SweepState { journal, judgements, trouble: None });
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for namespace in namespaces {
@@ -192,7 +198,7 @@ impl Sweep<'_> {
         let shared = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
         match shared.trouble {
             Some(error) => Err(failed("make a run")(error)),
-            None => Ok(shared.findings.into_iter().flatten().collect()),
+            None => Ok(shared.judgements.into_iter().flatten().collect()),
         }
     }
 
@@ -209,13 +215,14 @@ impl Sweep<'_> {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(index) else { return };
-            if lock().findings.get(index).is_some_and(Option::is_some) {
+            if lock().judgements.get(index).is_some_and(Option::is_some) {
                 continue;
             }
             bar.set_message(format!("{} {}", case.subject(), case.ordinal()));
             // 0 is the run without faults.
             let longer = if case.is_made_good() { self.patience } else { Duration::ZERO };
-            let finding = match self.runner.run(index + 1, namespace, Aim::Case(case), self.limit + longer) {
+            let judgement = match self.runner.run(index + 1, namespace, Aim::Case(case), self.limit + longer)
+            {
                 Ok(Some(run)) => self.clean.judge(case, &run),
                 Ok(None) => return,
                 Err(error) => {
@@ -224,12 +231,12 @@ impl Sweep<'_> {
                 }
             };
             let mut shared = lock();
-            if let Err(error) = shared.journal.note(&finding) {
+            if let Err(error) = shared.journal.note(&judgement) {
                 shared.trouble.get_or_insert(error);
                 return;
             }
-            if let Some(slot) = shared.findings.get_mut(index) {
-                *slot = Some(finding);
+            if let Some(slot) = shared.judgements.get_mut(index) {
+                *slot = Some(judgement);
             }
             bar.inc(1);
         }

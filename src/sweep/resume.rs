@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use serde::{Deserialize, Serialize};
 
 use super::options::SweepOptions;
-use super::verdict::Finding;
+use super::verdict::Judgement;
 
 /// The first line: what was swept.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ impl Journal {
     ///
     /// # Errors
     /// A sentence: the file cannot be read or written, or it is about another program.
-    pub(super) fn open(options: &SweepOptions) -> Result<(Journal, Vec<Finding>), String> {
+    pub(super) fn open(options: &SweepOptions) -> Result<(Journal, Vec<Judgement>), String> {
         let Some(path) = &options.resume else { return Ok((Journal(None), Vec::new())) };
         let cannot = |error: io::Error| format!("--resume {}: {error}", path.display());
         let before = match fs::read_to_string(path) {
@@ -43,7 +43,7 @@ impl Journal {
         let whole = before.rfind('\n').map_or("", |end| before.get(..=end).unwrap_or_default());
         let mut lines = whole.lines();
         let heading = Heading::of(options);
-        let known: Vec<Finding> = match lines.next() {
+        let known: Vec<Judgement> = match lines.next() {
             None => Vec::new(),
             Some(first) if serde_json::from_str(first).ok().as_ref() == Some(&heading) => {
                 lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -65,8 +65,8 @@ impl Journal {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(super) fn note(&mut self, finding: &Finding) -> io::Result<()> {
-        self.write(finding)
+    pub(super) fn note(&mut self, judgement: &Judgement) -> io::Result<()> {
+        self.write(judgement)
     }
 
     fn write(&mut self, value: &impl Serialize) -> io::Result<()> {

@@ -3,53 +3,73 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use pumice_device::findings::Finding;
+use pumice_device::findings::text::{Column, Table};
+
+use super::case::Case;
 use super::options::SweepOptions;
-use super::verdict::{Finding, Verdict};
+use super::verdict::{Judgement, Verdict};
 
 /// Longest part of what a program said that is shown.
 const SAID_CHARACTERS: usize = 60;
 
 /// Writes the runs that matter, and how many there were of each kind.
 pub(super) fn write(
+    judgements: &[Judgement],
     findings: &[Finding],
     left_out: u64,
     options: &SweepOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let shown: Vec<&Finding> = findings
-        .iter()
-        .filter(|finding| finding.is_bad(options) || finding.verdict == Verdict::Silent)
-        .collect();
-    if !shown.is_empty() {
-        writeln!(out, "{:<8} {:<28} {:>4} {:<14} {:<8} left, said", "", "what", "nth", "fails with", "end")?;
-    }
-    for finding in shown {
-        let (call, nth, errno) = match &finding.case {
-            Some(case) => (case.subject(), case.ordinal().to_string(), case.failure()),
-            None => ("(without faults)".to_owned(), String::new(), ""),
-        };
-        let mut notes = vec![finding.leftovers()];
-        notes.extend(finding.said.as_deref().map(|said| format!("\"{}\"", shortened(said))));
-        notes.retain(|note| !note.is_empty());
-        writeln!(
-            out,
-            "{:<8} {call:<28} {nth:>4} {errno:<14} {:<8} {}",
-            finding.verdict.to_string(),
-            finding.ending(),
-            notes.join("; ")
-        )?;
-    }
+    let is_shown = |one: &Judgement| one.is_bad(options) || one.verdict == Verdict::Silent;
+    let rows = judgements.iter().zip(findings).filter(|(judgement, _)| is_shown(judgement));
+    let (shown, rows): (Vec<&Judgement>, Vec<Finding>) =
+        rows.map(|(judgement, finding)| (judgement, finding.clone())).unzip();
+    let say = |words: fn(&Judgement) -> String| {
+        let shown = &shown;
+        move |number: usize, _: &Finding| shown.get(number).map(|one| words(one)).unwrap_or_default()
+    };
+    let columns = [
+        Column::new("", 8, |_, finding| finding.kind.name.to_owned()),
+        Column::new("what", 28, say(subject)),
+        Column::new("nth", 4, say(ordinal)).at_right(),
+        Column::new("fails with", 14, say(failure)),
+        Column::new("end", 8, say(Judgement::ending)),
+        Column::new("left, said", 0, say(notes)),
+    ];
+    let table = Table { columns: &columns, gap: 1, has_titles: true, is_spaced: false, has_remedies: false };
+    table.write(&rows, out)?;
     let mut counts = BTreeMap::<Verdict, usize>::new();
-    for finding in findings.iter().filter(|finding| finding.case.is_some()) {
-        *counts.entry(finding.verdict).or_default() += 1;
+    for judgement in judgements.iter().filter(|judgement| judgement.case.is_some()) {
+        *counts.entry(judgement.verdict).or_default() += 1;
     }
     let runs: usize = counts.values().sum();
-    let counted: Vec<String> = counts.iter().map(|(verdict, count)| format!("{count} {verdict}")).collect();
+    let counted: Vec<String> =
+        counts.iter().map(|(verdict, count)| format!("{count} {}", verdict.kind().name)).collect();
     writeln!(out, "{runs} runs with a fault: {}", counted.join(", "))?;
     if left_out > 0 {
         writeln!(out, "{left_out} more calls, completions or steps were not failed: --most 0 fails all")?;
     }
     Ok(())
+}
+
+fn subject(judgement: &Judgement) -> String {
+    judgement.case.as_ref().map_or_else(|| "(without faults)".to_owned(), Case::subject)
+}
+
+fn ordinal(judgement: &Judgement) -> String {
+    judgement.case.as_ref().map(|case| case.ordinal().to_string()).unwrap_or_default()
+}
+
+fn failure(judgement: &Judgement) -> String {
+    judgement.case.as_ref().map(|case| case.failure().to_owned()).unwrap_or_default()
+}
+
+fn notes(judgement: &Judgement) -> String {
+    let mut notes = vec![judgement.leftovers()];
+    notes.extend(judgement.said.as_deref().map(|said| format!("\"{}\"", shortened(said))));
+    notes.retain(|note| !note.is_empty());
+    notes.join("; ")
 }
 
 fn shortened(text: &str) -> String {

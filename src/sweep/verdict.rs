@@ -1,8 +1,8 @@
 //! What a run shows.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
+use pumice_device::findings::{Family, Fields, Finding, FindingKind, Level};
 use serde::{Deserialize, Serialize};
 
 use super::case::Case;
@@ -28,22 +28,39 @@ pub(super) enum Verdict {
     Unmade,
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Verdict::Crash => "crash",
-            Verdict::Hang => "hang",
-            Verdict::Leak => "leak",
-            Verdict::Silent => "silent",
-            Verdict::Handled => "handled",
-            Verdict::Unmade => "unmade",
-        })
+static CRASH: FindingKind = kind("crash", Level::Error, "A signal ended the program.");
+static HANG: FindingKind = kind("hang", Level::Error, "The program did not end.");
+static LEAK: FindingKind =
+    kind("leak", Level::Error, "The program left objects that it had not tried to give back.");
+static SILENT: FindingKind =
+    kind("silent", Level::Note, "The program succeeded and said nothing of the failure.");
+static HANDLED: FindingKind = kind("handled", Level::Ok, "The program dealt with the failure.");
+static UNMADE: FindingKind = kind("unmade", Level::Note, "What was to fail did not happen this time.");
+
+/// All that a run may show.
+pub(super) static KINDS: [&FindingKind; 6] = [&CRASH, &HANG, &LEAK, &SILENT, &HANDLED, &UNMADE];
+
+const fn kind(name: &'static str, level: Level, what: &'static str) -> FindingKind {
+    FindingKind::new(name, Family::Failures, level, what)
+}
+
+impl Verdict {
+    /// The kind of finding that it is.
+    pub(super) const fn kind(self) -> &'static FindingKind {
+        match self {
+            Verdict::Crash => &CRASH,
+            Verdict::Hang => &HANG,
+            Verdict::Leak => &LEAK,
+            Verdict::Silent => &SILENT,
+            Verdict::Handled => &HANDLED,
+            Verdict::Unmade => &UNMADE,
+        }
     }
 }
 
-/// The result of a run in which something failed.
+/// What a run shows. As an object of JSON it is a line of `--json` and of `--resume`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Finding {
+pub(super) struct Judgement {
     /// What failed; nothing in the run without faults.
     #[serde(flatten)]
     pub(super) case: Option<Case>,
@@ -70,14 +87,14 @@ impl Clean {
     }
 
     /// What the run without faults shows itself.
-    pub(super) fn finding(run: &Run) -> Finding {
+    pub(super) fn judge_itself(run: &Run) -> Judgement {
         let left = run.report.left.clone().unwrap_or_default();
         let verdict = if left.is_empty() { Verdict::Handled } else { Verdict::Leak };
-        Finding { case: None, verdict, end: run.end, left, said: None, seconds: run.took.as_secs_f64() }
+        Judgement { case: None, verdict, end: run.end, left, said: None, seconds: run.took.as_secs_f64() }
     }
 
     /// What a run shows in which a call was to fail.
-    pub(super) fn judge(&self, case: &Case, run: &Run) -> Finding {
+    pub(super) fn judge(&self, case: &Case, run: &Run) -> Judgement {
         let left: Vec<Object> =
             run.report.left.iter().flatten().filter(|object| !self.left.contains(object)).cloned().collect();
         let said = run.said.iter().find(|line| !self.said.contains(&without_numbers(line))).cloned();
@@ -90,11 +107,29 @@ impl Clean {
             RunEnd::Exit(_) => Verdict::Handled,
         };
         let seconds = run.took.as_secs_f64();
-        Finding { case: Some(case.clone()), verdict, end: run.end, left, said, seconds }
+        Judgement { case: Some(case.clone()), verdict, end: run.end, left, said, seconds }
     }
 }
 
-impl Finding {
+impl Judgement {
+    /// The finding that it is.
+    pub(super) fn to_finding(&self, options: &SweepOptions) -> Finding {
+        let kind = self.verdict.kind();
+        let level = if self.is_bad(options) { Level::Error } else { kind.level.min(Level::Note) };
+        let subject = match &self.case {
+            Some(case) => format!("{} {} {}", case.subject(), case.ordinal(), case.failure()),
+            None => "without faults".to_owned(),
+        };
+        let sentence = if self.verdict == Verdict::Unmade {
+            "it did not come to that".to_owned()
+        } else {
+            let parts = [self.ending(), self.leftovers(), self.said.clone().unwrap_or_default()];
+            let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+            parts.join("; ")
+        };
+        Finding::new(kind, subject, sentence).at_level(level).with_evidence(Fields::of(self))
+    }
+
     /// Whether it speaks against the program.
     pub(super) fn is_bad(&self, options: &SweepOptions) -> bool {
         match self.verdict {
@@ -149,6 +184,8 @@ fn without_numbers(line: &str) -> String {
 mod tests {
     use super::*;
     use crate::sweep::report_file::CallReport;
+    use clap::Parser as _;
+    use pumice_device::findings::json;
     use std::time::Duration;
 
     fn run(end: RunEnd, fired: bool, left: &[&str], said: &[&str]) -> Run {
@@ -173,7 +210,7 @@ mod tests {
     fn runs_are_compared_with_the_one_without_faults() {
         let usual = run(RunEnd::Exit(0), false, &["context"], &["local address: QPN 0x0001ab, PSN 17"]);
         let clean = Clean::of(&usual);
-        assert_eq!(Clean::finding(&usual).verdict, Verdict::Leak);
+        assert_eq!(Clean::judge_itself(&usual).verdict, Verdict::Leak);
         let case = Case::Call { call: "ibv_reg_mr".to_owned(), nth: 1, errno: "ENOMEM".to_owned() };
         let same = "local address: QPN 0x00ffff, PSN 4";
         for (end, fired, left, said, verdict) in [
@@ -185,8 +222,40 @@ mod tests {
             (RunEnd::Exit(0), true, &[], "could not register", Verdict::Handled),
             (RunEnd::Exit(0), false, &[], same, Verdict::Unmade),
         ] {
-            let finding = clean.judge(&case, &run(end, fired, left, &[said]));
-            assert_eq!(finding.verdict, verdict, "{end:?} {said}");
+            let judgement = clean.judge(&case, &run(end, fired, left, &[said]));
+            assert_eq!(judgement.verdict, verdict, "{end:?} {said}");
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: SweepOptions,
+    }
+
+    #[test]
+    fn a_judgement_is_a_finding_whose_evidence_is_a_line_of_the_journal() {
+        let options = |words: &[&str]| Line::parse_from([words, &["--", "true"]].concat()).options;
+        let usual = run(RunEnd::Exit(0), false, &[], &[]);
+        let case = Case::Call { call: "ibv_reg_mr".to_owned(), nth: 1, errno: "ENOMEM".to_owned() };
+        let leaking = run(RunEnd::Exit(1), true, &["queue pair"], &["failed"]);
+        let judgement = Judgement { seconds: 0.1 + 0.2, ..Clean::of(&usual).judge(&case, &leaking) };
+        let finding = judgement.to_finding(&options(&["sweep"]));
+        assert_eq!((finding.kind.name, finding.level), ("leak", Level::Error));
+        assert_eq!(finding.subject, "ibv_reg_mr 1 ENOMEM");
+        assert_eq!(finding.sentence, "exit 1; queue pair (ibv_x 1); failed");
+        let line = serde_json::to_string(&judgement).expect("it is a value of JSON");
+        assert_eq!(json::line(&finding.evidence), line + "\n");
+        assert_eq!(judgement.to_finding(&options(&["sweep", "--allow-leaks"])).level, Level::Note);
+        let silent = Judgement { verdict: Verdict::Silent, ..judgement.clone() };
+        assert_eq!(silent.to_finding(&options(&["sweep"])).level, Level::Note);
+        assert_eq!(silent.to_finding(&options(&["sweep", "--strict"])).level, Level::Error);
+        let unmade = Judgement { verdict: Verdict::Unmade, ..judgement };
+        assert_eq!(unmade.to_finding(&options(&["sweep"])).sentence, "it did not come to that");
+        // A file has these names.
+        for kind in KINDS {
+            let verdict: Verdict = serde_json::from_value(kind.name.into()).expect("a verdict has this name");
+            assert_eq!(verdict.kind(), kind);
         }
     }
 }

@@ -69,6 +69,11 @@ pub(super) const HOUSES: &[House] = &[
     House {
         folder: "device/events/src",
         rooms: &[
+            room(
+                "findings",
+                &["findings/"],
+                "the one value by which all say that something is wrong, and its printers",
+            ),
             room("inspect", &["inspect/"], "what a process tells of its objects"),
             room("event", &["*"], "everything that happens, as one stream, and who listens"),
             room("counters", &["counters.rs"], "the numbers that operators read"),

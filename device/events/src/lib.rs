@@ -16,12 +16,11 @@
 
 pub mod counters;
 mod element;
+pub mod findings;
 pub mod inspect;
 mod kinds;
-mod report_format;
 mod subscribers;
 
 pub use element::AsyncElement;
 pub use kinds::{Event, Topics};
-pub use report_format::ReportFormat;
 pub use subscribers::{Subscriber, Subscribers};

@@ -412,7 +412,12 @@ mod tests {
         (1..=5_u8)
             .map(|process| {
                 let service_id = ServiceId(u64::from(process) << 16);
-                let scopes = [ListenScope::Everywhere, ListenScope::Ipv4, ListenScope::Ipv6, ListenScope::At(Gid([process; 16]))];
+                let scopes = [
+                    ListenScope::Everywhere,
+                    ListenScope::Ipv4,
+                    ListenScope::Ipv6,
+                    ListenScope::At(Gid([process; 16])),
+                ];
                 let scope = scopes[usize::from(process) % scopes.len()];
                 Bound {
                     member: nth(process),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use pumice_device::check::report::Entry;
-use pumice_device::check::{CheckSubscriber, Checker, CqMade, Finding, ModifyFacts, OfDevice, QpMade};
+use pumice_device::check::{CheckSubscriber, Checker, CqMade, ModifyFacts, OfDevice, QpMade, Recorded};
 use pumice_device::event::Subscriber;
 use pumice_device::hca::Hca;
 use pumice_device::outside;
@@ -91,7 +91,7 @@ impl Check {
         let (news, counts, left_out) = {
             let mut checker = self.checker();
             let findings = checker.findings();
-            let news: Vec<Finding> = findings.news();
+            let news: Vec<Recorded> = findings.news();
             let counts: Vec<u64> = findings.all().iter().map(|one| one.count).collect();
             (news, counts, findings.left_out())
         };

@@ -41,9 +41,9 @@ impl CheckOptions {
         self
     }
 
-    /// Writes a report to a file, replacing an old one: as JSON or SARIF if its extension says so, else as
-    /// text. The devices of a process that give the same file share it; `%p` in its name stands for the
-    /// process number.
+    /// Writes a report to a file, replacing an old one: as JSON, SARIF, JUnit (`.xml`) or Markdown (`.md`)
+    /// if its extension says so, else as text. The devices of a process that give the same file share it; `%p`
+    /// in its name stands for the process number.
     pub fn report(mut self, file: impl Into<PathBuf>) -> CheckOptions {
         self.settings.report = Some(file.into());
         self

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use pumice_device::check::Finding;
-use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
+use pumice_device::check::Recorded;
+use pumice_device::check::report::{About, Entry, document, summary};
 use pumice_device::outside;
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::outside::output_file::{OutputFile, on_standard_error, open_private, whole_lines};
@@ -63,16 +63,16 @@ impl Output {
     }
 
     /// Tells of what is new. `counts`: of all findings.
-    pub(super) fn add(&mut self, news: Vec<Finding>, counts: &[u64], left_out: u64) {
+    pub(super) fn add(&mut self, news: Vec<Recorded>, counts: &[u64], left_out: u64) {
         self.left_out = left_out;
         let mut has_changed = !news.is_empty();
-        for finding in news {
-            let entry = Entry::new(finding, stack::frames);
+        for recorded in news {
+            let entry = Entry::new(recorded, stack::frames);
             if self.options.suppressions.cover(&entry) {
                 self.entries.push(None);
                 continue;
             }
-            self.say(&text_entry(&entry));
+            self.say(&entry.paragraph());
             self.mark();
             self.entries.push(Some(entry));
         }
@@ -96,7 +96,7 @@ impl Output {
         {
             report.open = report.open.saturating_sub(1);
         }
-        self.say(&text_summary(&self.entries(), &self.about(true)));
+        self.say(&summary(&self.entries(), &self.about(true)));
         self.rewrite();
     }
 
@@ -120,15 +120,7 @@ impl Output {
         report.devices.insert(*device, self.entries());
         let all: Vec<Entry> = report.devices.values().flatten().cloned().collect();
         let about = self.about(report.open == 0);
-        let document = match self.options.format() {
-            Format::Text => {
-                let mut text: String = all.iter().map(|entry| text_entry(entry) + "\n").collect();
-                text.push_str(&text_summary(&all, &about));
-                text + "\n"
-            }
-            Format::Json => json(&all, &about),
-            Format::Sarif => sarif(&all, &about),
-        };
+        let document = document(&all, &about, self.options.format());
         if let Err(error) = write_whole(path, document.as_bytes()) {
             self.options.settings.leave(Marks { lacks_report: true, ..Marks::default() });
             if !std::mem::replace(&mut report.is_unwritten, true) {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::finding::{Finding, Findings, Related};
 use super::kind::{Family, FindingKind};
 use super::memory::Memory;
 use super::objects::Objects;
 use super::of_device::OfDevice;
 use super::orders::Ordering;
 use super::queues::{Async, Cq, Posts, Qp, Srq, Threads};
+use super::recorded::{Findings, Recorded, Related};
 use super::stack::{Stack, Stacks};
 
 /// Puts the return addresses of the program's frames into a list, innermost first.
@@ -127,7 +127,7 @@ impl Checker {
         let Found { object, numbers, stack, related } = found;
         let is_other = |one: &Related| !one.place.is_unknown() && one.place != stack;
         let related = related.into_iter().filter(is_other).collect();
-        self.findings.add(Finding { kind, place: stack, object, numbers, related, count: 1 });
+        self.findings.add(Recorded { kind, place: stack, object, numbers, related, count: 1 });
     }
 
     /// It was found once more, with a stack that need not be told apart.

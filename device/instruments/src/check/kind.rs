@@ -1,58 +1,22 @@
 //! The table of checks: what each finds, why that matters on real hardware, and the remedy.
 
-/// What a check is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Requests that rely on an order that is not promised.
-    Ordering,
-    /// Completion queues and their events.
-    Completions,
-    /// Attributes of connections, and what comes of them.
-    Connections,
-    /// Buffers and keys that requests use.
-    Memory,
-    /// Forks, exits and the lives of objects.
-    Process,
-    /// What works, and costs time. Looked for only if asked.
-    Slow,
-}
+pub use pumice_events::findings::{Family, FindingKind};
 
-impl Family {
-    /// Its name, as reports have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Family::Ordering => "ordering",
-            Family::Completions => "completions",
-            Family::Connections => "connections",
-            Family::Memory => "memory",
-            Family::Process => "process",
-            Family::Slow => "slow",
-        }
-    }
-}
-
-/// A kind of finding.
-#[derive(Debug, PartialEq, Eq)]
-pub struct FindingKind {
-    /// Its name in reports and suppressions, which stays as it is.
-    pub name: &'static str,
-    /// What it is about.
-    pub family: Family,
-    /// What the program does, in a sentence.
-    pub what: &'static str,
-    /// Why it matters on real hardware.
-    pub why: &'static str,
-    /// What to do about it.
-    pub remedy: &'static str,
-}
+use pumice_events::findings::Level;
 
 macro_rules! kinds {
     ($($constant:ident $name:literal $family:ident
         what: $what:expr, why: $why:expr, remedy: $remedy:expr;)*) => {
         $(
             #[doc = $what]
-            pub static $constant: FindingKind =
-                FindingKind { name: $name, family: Family::$family, what: $what, why: $why, remedy: $remedy };
+            pub static $constant: FindingKind = FindingKind {
+                name: $name,
+                family: Family::$family,
+                level: level(Family::$family),
+                what: $what,
+                why: $why,
+                remedy: $remedy,
+            };
         )*
 
         /// All kinds, family by family.
@@ -371,11 +335,14 @@ kinds! {
         remedy: "Give ibv_poll_cq an array of 16 or more.";
 }
 
-impl FindingKind {
-    /// The kind of a name.
-    pub fn named(name: &str) -> Option<&'static FindingKind> {
-        KINDS.iter().find(|kind| kind.name == name).copied()
-    }
+/// Slow ways are no mistakes.
+const fn level(family: Family) -> Level {
+    if matches!(family, Family::Slow) { Level::Note } else { Level::Warning }
+}
+
+/// The kind of a name.
+pub fn named(name: &str) -> Option<&'static FindingKind> {
+    KINDS.iter().find(|kind| kind.name == name).copied()
 }
 
 #[cfg(test)]
@@ -391,7 +358,7 @@ mod tests {
                 assert!(sentence.ends_with('.') && !sentence.contains("  "), "{}: {sentence}", kind.name);
             }
         }
-        assert_eq!(FindingKind::named("lost-wakeup"), Some(&LOST_WAKEUP));
+        assert_eq!(named("lost-wakeup"), Some(&LOST_WAKEUP));
     }
 
     #[test]
@@ -409,7 +376,7 @@ mod tests {
         }
         let pages = std::fs::read_dir(folder).unwrap().map(|page| page.unwrap().path());
         let names = pages.map(|page| page.file_stem().unwrap().to_string_lossy().into_owned());
-        let others: Vec<String> = names.filter(|name| FindingKind::named(name).is_none()).collect();
+        let others: Vec<String> = names.filter(|name| named(name).is_none()).collect();
         assert!(others.iter().all(|name| ["README", "found"].contains(&name.as_str())), "{others:?}");
     }
 }

@@ -145,7 +145,7 @@ impl Checker {
         self.asynchronous = Async::default();
         self.threads = Threads::default();
         self.memory_forked();
-        *self.findings() = super::finding::Findings::default();
+        *self.findings() = super::recorded::Findings::default();
     }
 
     /// The process ends; `is_well`: with status 0. An end in error leaves objects as a matter of course.

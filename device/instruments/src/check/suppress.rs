@@ -76,8 +76,8 @@ impl SuppressionLine {
     }
 
     fn covers(&self, entry: &Entry) -> bool {
-        // Findings without a stack of their own have that of their object.
-        let other = entry.related.first().map(|related| related.frames.as_slice()).unwrap_or_default();
+        // Findings without a site of their own have that of their object.
+        let other = entry.related.first().map(|site| site.frames.as_slice()).unwrap_or_default();
         let frames = if entry.frames.is_empty() { other } else { &entry.frames };
         let fits = |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|p| matches(p, text));
         let any = |pattern: &Option<String>, of: fn(&Frame) -> &str| {
@@ -107,8 +107,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Finding;
     use super::super::kind::LOST_WAKEUP;
+    use super::super::recorded::Recorded;
     use super::super::stack::Stack;
     use super::*;
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_line_covers_what_all_its_words_fit() {
-        let finding = Finding {
+        let finding = Recorded {
             kind: &LOST_WAKEUP,
             place: Stack::default(),
             object: String::new(),

@@ -120,7 +120,7 @@ impl Checker {
 }
 
 /// What an entry about `rnr_retry` says of the queue pair: its name, its stack, and others.
-fn told_of(qp: &Qp) -> (String, Stack, Vec<super::finding::Related>) {
+fn told_of(qp: &Qp) -> (String, Stack, Vec<super::recorded::Related>) {
     let made = vec![related(format!("{} was made here", qp.name), &qp.made)];
     (qp.name.clone(), qp.rnr_retry_at.clone(), made)
 }

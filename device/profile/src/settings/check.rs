@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use pumice_events::ReportFormat;
+use pumice_events::findings::ReportFormat;
 use pumice_ground::outside;
 use pumice_ground::outside::output_file::{on_standard_error, write_private};
 use pumice_ground::outside::unsignalled::Unsignalled;
@@ -145,8 +145,8 @@ impl CheckSettings {
             return Err(SettingError::new(CHECK, words.join(","), problem));
         }
         let as_format = |name: String| {
-            ReportFormat::named(&name)
-                .ok_or_else(|| SettingError::new(CHECK_FORMAT, name, "the formats are text, json and sarif"))
+            let problem = format!("the formats are {}", ReportFormat::NAMES);
+            ReportFormat::named(&name).ok_or_else(|| SettingError::new(CHECK_FORMAT, name, problem))
         };
         let file = |name| path(name).map(PathBuf::from);
         Ok(Some(CheckSettings {

@@ -60,7 +60,7 @@ fn every_variable_is_understood() {
     assert_eq!((settings.loss_ppm, settings.seed), (10_000, Some(16)));
     assert_eq!(settings.shuffle, Some(7));
     let check = settings.check.unwrap();
-    assert!(check.looks_for_slow && check.format == Some(pumice_events::ReportFormat::Sarif));
+    assert!(check.looks_for_slow && check.format == Some(pumice_events::findings::ReportFormat::Sarif));
     assert!(!check.poisons);
     let both = parse(&[(CHECK, "poison,perf")]).unwrap().check.unwrap();
     assert!(both.poisons && both.looks_for_slow && parse(&[(CHECK, "perf,")]).is_err());

@@ -13,7 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fnv::FnvHasher;
+use pumice_device::findings::{Level, text};
 use pumice_device::ground::printable::printable;
+use pumice_device::listeners::{finding_of, kind_of};
 use pumice_device::outside;
 use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::lineage::{PerProcess, Settled, own_process};
@@ -47,11 +49,12 @@ pub(crate) fn log_at(level: Log, reason: impl FnOnce() -> String) {
 /// Prints what happened to a queue pair. That one fails is always said, and once each; dropped messages
 /// are limited.
 pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
-    match cause {
-        _ if cause.is_usual() => log_at(Log::Info, || format!("QP {qpn} {cause}")),
-        _ if !cause.is_fatal() => log_warning(|| format!("QP {qpn} {cause}")),
-        _ if logs(Log::Error) => print_always(&format!("QP {qpn} {cause}")),
-        _ => {}
+    let sentence = || text::sentence(&finding_of(qpn, cause));
+    match kind_of(cause).level {
+        Level::Ok | Level::Note => log_at(Log::Info, sentence),
+        Level::Warning => log_warning(sentence),
+        Level::Error if logs(Log::Error) => print_always(&sentence()),
+        Level::Error => {}
     }
 }
 
@@ -169,7 +172,7 @@ impl Limiter {
     }
 
     fn admit(&mut self, sentence: &str, now: Instant) -> Admission {
-        let key = kind_of(sentence);
+        let key = shape_of(sentence);
         let Some(kind) = self.kinds.iter_mut().find(|kind| kind.key == key) else {
             self.make_room();
             self.kinds.push(SentenceKind { key, since: now, printed: 1, left_out: 0 });
@@ -204,7 +207,7 @@ impl Limiter {
 }
 
 /// The same for sentences that differ in their numbers only.
-fn kind_of(sentence: &str) -> u64 {
+fn shape_of(sentence: &str) -> u64 {
     let mut hasher = FnvHasher::default();
     for word in sentence.split_ascii_whitespace() {
         let shown = if word.bytes().any(|byte| byte.is_ascii_digit()) { "#" } else { word };

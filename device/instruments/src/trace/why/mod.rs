@@ -1,5 +1,6 @@
 //! Where the time of a message went, and what to change: derived from the events of a timeline.
 
+mod finding;
 mod loss;
 mod story;
 #[cfg(test)]
@@ -23,7 +24,7 @@ const MAX_FAILED: usize = 100;
 const FLUSHED: u8 = 5;
 
 /// The messages that failed, oldest first, and the slowest of the others, slowest first.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasons {
     /// Messages that failed, without those that were flushed after one that failed; at most 100.
     pub failed: Vec<Story>,

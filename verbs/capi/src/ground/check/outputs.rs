@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use pumice_device::check::report::{About, Entry, Format, json, sarif, text_entry, text_summary};
-use pumice_device::check::{Finding, Suppressions};
+use pumice_device::check::report::{About, Entry, Format, document, summary};
+use pumice_device::check::{Recorded, Suppressions};
 use pumice_device::outside;
 use pumice_device::outside::lineage::{PerProcess, own_process};
 use pumice_device::outside::output_file::{OutputFile, whole_lines};
@@ -94,7 +94,7 @@ impl Outputs {
     }
 
     /// Tells of what is new. `counts`: of all findings.
-    pub(super) fn add(&mut self, news: Vec<Finding>, counts: &[u64], left_out: u64) {
+    pub(super) fn add(&mut self, news: Vec<Recorded>, counts: &[u64], left_out: u64) {
         self.left_out = left_out;
         for (entry, count) in self.entries.iter_mut().zip(counts) {
             if let Some(entry) = entry {
@@ -106,13 +106,13 @@ impl Outputs {
         }
         // A child may have findings without a device of its own.
         self.open_report();
-        for finding in news {
-            let entry = Entry::new(finding, symbols::frames);
+        for recorded in news {
+            let entry = Entry::new(recorded, symbols::frames);
             if self.suppressions.cover(&entry) {
                 self.entries.push(None);
                 continue;
             }
-            let text = text_entry(&entry);
+            let text = entry.paragraph();
             print_always(&text);
             if self.format() == Format::Text {
                 self.append(&(text + "\n"));
@@ -129,7 +129,7 @@ impl Outputs {
         if is_said || !(self.is_open || self.entries.iter().any(Option::is_some)) {
             return;
         }
-        let summary = text_summary(&self.told(), &self.about(true));
+        let summary = summary(&self.told(), &self.about(true));
         print_always(&summary);
         if self.format() == Format::Text {
             self.append(&(summary + "\n"));
@@ -162,12 +162,11 @@ impl Outputs {
 
     /// Writes a report that is one document again.
     fn rewrite(&mut self, is_whole: bool) {
-        let (entries, about) = (self.told(), self.about(is_whole));
-        let document = match self.format() {
-            Format::Text => return,
-            Format::Json => json(&entries, &about),
-            Format::Sarif => sarif(&entries, &about),
-        };
+        let format = self.format();
+        if format == Format::Text {
+            return;
+        }
+        let document = document(&self.told(), &self.about(is_whole), format);
         // As above.
         if self.report.as_mut().is_some_and(|file| file.replace(document.as_bytes()).is_err()) {
             self.leave(Marks { lacks_report: true, ..Marks::default() });

@@ -81,7 +81,7 @@ fn write_news(outputs: &mut Outputs) {
     outputs.add(news, &counts, left_out);
 }
 
-fn take(checker: &mut Checker) -> (Vec<pumice_device::check::Finding>, Vec<u64>, u64) {
+fn take(checker: &mut Checker) -> (Vec<pumice_device::check::Recorded>, Vec<u64>, u64) {
     let findings = checker.findings();
     let news = findings.news();
     let counts = findings.all().iter().map(|one| one.count).collect();

@@ -24,9 +24,9 @@ pub struct Related {
     pub place: Stack,
 }
 
-/// Something that a program does wrong.
+/// Something that a program does wrong, as the checker records it: call stacks are return addresses.
 #[derive(Debug, Clone)]
-pub struct Finding {
+pub struct Recorded {
     /// What is wrong.
     pub kind: &'static FindingKind,
     /// Where the program did it.
@@ -44,7 +44,7 @@ pub struct Finding {
 /// All findings of a process.
 #[derive(Debug, Default)]
 pub struct Findings {
-    list: Vec<Finding>,
+    list: Vec<Recorded>,
     places: HashMap<(&'static str, Stack), usize, FnvBuildHasher>,
     /// The entries of the places whose innermost frames are these.
     ways: HashMap<(&'static str, Vec<u64>), Vec<usize>, FnvBuildHasher>,
@@ -54,7 +54,7 @@ pub struct Findings {
 
 impl Findings {
     /// Adds a finding, or counts one that is there.
-    pub(super) fn add(&mut self, finding: Finding) {
+    pub(super) fn add(&mut self, finding: Recorded) {
         let related = || finding.related.first().map(|one| one.place.clone()).unwrap_or_default();
         let place = if finding.place.is_unknown() { related() } else { finding.place.clone() };
         let innermost = place.addresses().iter().take(PLACE_FRAMES).copied().collect();
@@ -83,14 +83,14 @@ impl Findings {
     }
 
     /// Those that were not given out yet.
-    pub fn news(&mut self) -> Vec<Finding> {
+    pub fn news(&mut self) -> Vec<Recorded> {
         let news = self.list.get(self.told..).unwrap_or_default().to_vec();
         self.told = self.list.len();
         news
     }
 
     /// All of them, oldest first.
-    pub fn all(&self) -> &[Finding] {
+    pub fn all(&self) -> &[Recorded] {
         &self.list
     }
 
@@ -106,9 +106,9 @@ mod tests {
     use super::super::stack::Stacks;
     use super::*;
 
-    fn finding(kind: &'static FindingKind, place: Stack) -> Finding {
+    fn finding(kind: &'static FindingKind, place: Stack) -> Recorded {
         let (object, numbers) = (String::from("queue pair 0"), String::new());
-        Finding { kind, place, object, numbers, related: Vec::new(), count: 1 }
+        Recorded { kind, place, object, numbers, related: Vec::new(), count: 1 }
     }
 
     #[test]

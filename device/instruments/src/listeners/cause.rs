@@ -1,0 +1,56 @@
+//! Why a queue pair failed or a message was dropped, as a finding.
+
+use pumice_events::findings::{Family, Finding, FindingKind, Level};
+use pumice_transport::types::Cause;
+use pumice_transport::wire::Qpn;
+
+static QUEUE_PAIR_FAILED: FindingKind = FindingKind::new(
+    "queue-pair-failed",
+    Family::Messages,
+    Level::Error,
+    "A queue pair went to an error state.",
+);
+static QUEUE_PAIR_GOES_ON: FindingKind = FindingKind::new(
+    "queue-pair-goes-on",
+    Family::Messages,
+    Level::Warning,
+    "A queue pair goes on without a message, or with a request that cannot be right.",
+);
+static USUAL: FindingKind = FindingKind::new(
+    "usual-event",
+    Family::Messages,
+    Level::Note,
+    "Something happened to a queue pair that also happens in correct programs.",
+);
+
+/// The kind of finding that a cause is; its level says how the log tells of it.
+pub const fn kind_of(cause: &Cause) -> &'static FindingKind {
+    if cause.is_usual() {
+        &USUAL
+    } else if cause.is_fatal() {
+        &QUEUE_PAIR_FAILED
+    } else {
+        &QUEUE_PAIR_GOES_ON
+    }
+}
+
+/// What happened to a queue pair, as a finding.
+pub fn finding_of(qpn: Qpn, cause: &Cause) -> Finding {
+    Finding::new(kind_of(cause), format!("QP {qpn}"), cause.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_events::findings::text;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_a_finding_that_the_log_says_in_a_sentence() {
+        let finding = finding_of(Qpn::new(0x12), &Cause::Modified);
+        assert_eq!((finding.kind.name, finding.level), ("usual-event", Level::Note));
+        assert_eq!(text::sentence(&finding), format!("QP {} {}", Qpn::new(0x12), Cause::Modified));
+        let dropped = Cause::CompletionLost { cq: 0, depth: 1 };
+        assert_eq!(kind_of(&dropped).level, Level::Warning);
+    }
+}
