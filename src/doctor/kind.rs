@@ -6,7 +6,8 @@ macro_rules! kinds {
     ($($constant:ident $name:literal $what:literal;)*) => {
         $(
             #[doc = $what]
-            pub(crate) static $constant: FindingKind = FindingKind::new($name, Family::Machine, Level::Ok, $what);
+            pub(crate) static $constant: FindingKind =
+                FindingKind::new($name, Family::Machine, Level::Ok, $what);
         )*
     };
 }
