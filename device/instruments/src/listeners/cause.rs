@@ -24,7 +24,7 @@ static USUAL: FindingKind = FindingKind::new(
 );
 
 /// The kind of finding that a cause is; its level says how the log tells of it.
-pub const fn kind_of(cause: &Cause) -> &'static FindingKind {
+pub const fn kind_of_cause(cause: &Cause) -> &'static FindingKind {
     if cause.is_usual() {
         &USUAL
     } else if cause.is_fatal() {
@@ -35,8 +35,8 @@ pub const fn kind_of(cause: &Cause) -> &'static FindingKind {
 }
 
 /// What happened to a queue pair, as a finding.
-pub fn finding_of(qpn: Qpn, cause: &Cause) -> Finding {
-    Finding::new(kind_of(cause), format!("QP {qpn}"), cause.to_string())
+pub fn finding_of_cause(qpn: Qpn, cause: &Cause) -> Finding {
+    Finding::new(kind_of_cause(cause), format!("QP {qpn}"), cause.to_string())
 }
 
 #[cfg(test)]
@@ -47,10 +47,10 @@ mod tests {
 
     #[test]
     fn a_cause_is_a_finding_that_the_log_says_in_a_sentence() {
-        let finding = finding_of(Qpn::new(0x12), &Cause::Modified);
+        let finding = finding_of_cause(Qpn::new(0x12), &Cause::Modified);
         assert_eq!((finding.kind.name, finding.level), ("usual-event", Level::Note));
         assert_eq!(text::sentence(&finding), format!("QP {} {}", Qpn::new(0x12), Cause::Modified));
         let dropped = Cause::CompletionLost { cq: 0, depth: 1 };
-        assert_eq!(kind_of(&dropped).level, Level::Warning);
+        assert_eq!(kind_of_cause(&dropped).level, Level::Warning);
     }
 }

@@ -9,7 +9,7 @@ mod steps;
 mod witness;
 
 pub use awaited::AwaitedEvents;
-pub use cause::{finding_of, kind_of};
+pub use cause::{finding_of_cause, kind_of_cause};
 pub use log::{LogHook, LogSubscriber};
 pub use steps::{StepHook, StepSubscriber};
 pub use witness::{FaultWitness, Faulted, ReportSource, ReportWriter, fault_in_words};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use fnv::FnvHasher;
 use pumice_device::findings::{Level, text};
 use pumice_device::ground::printable::printable;
-use pumice_device::listeners::{finding_of, kind_of};
+use pumice_device::listeners::{finding_of_cause, kind_of_cause};
 use pumice_device::outside;
 use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::lineage::{PerProcess, Settled, own_process};
@@ -49,8 +49,8 @@ pub(crate) fn log_at(level: Log, reason: impl FnOnce() -> String) {
 /// Prints what happened to a queue pair. That one fails is always said, and once each; dropped messages
 /// are limited.
 pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
-    let sentence = || text::sentence(&finding_of(qpn, cause));
-    match kind_of(cause).level {
+    let sentence = || text::sentence(&finding_of_cause(qpn, cause));
+    match kind_of_cause(cause).level {
         Level::Ok | Level::Note => log_at(Log::Info, sentence),
         Level::Warning => log_warning(sentence),
         Level::Error if logs(Log::Error) => print_always(&sentence()),
