@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 21] = [
+pub(super) const PACKAGES: [&str; 22] = [
     "",
     "transport",
     "device/calls",
@@ -26,6 +26,7 @@ pub(super) const PACKAGES: [&str; 21] = [
     "verbs/rspreload",
     "verbs/checkpreload",
     "verbs/carry",
+    "verbs/world",
     "fuzz",
 ];
 

@@ -1,0 +1,36 @@
+//! Runs a tree of processes in a world of its own, so that the run repeats.
+//!
+//! A supervisor traces the processes (ptrace, with a seccomp filter). It lets one thread run at a time; at
+//! each system call it decides, by a seed, who is next. What a program can learn of time and chance comes
+//! from the supervisor: one virtual clock for all processes, which jumps when all of them wait. The
+//! supervisor knows processes, threads, descriptors and clocks, and nothing of what the programs are for.
+//!
+//! **Invariant**: between two stops exactly one thread of the world runs, and it never waits in the kernel: a
+//! call that would wait is not made until what it waits for is there.
+
+#[cfg_attr(not(all(target_os = "linux", target_arch = "x86_64")), allow(dead_code))]
+mod certificate;
+mod ended;
+mod error;
+mod options;
+mod recording;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod supervised;
+
+pub use certificate::{Certificate, Doubt};
+pub use ended::{Ended, Exit};
+pub use error::WorldError;
+pub use options::{Departure, Draws, WorldOptions};
+pub use recording::{Header, Recording};
+
+/// Runs a program, and all that it starts, in a world of its own.
+///
+/// # Errors
+/// The program cannot be started or traced, all threads wait for ever, the run was to be strict and is not
+/// sure to repeat, or this machine is not x86-64 with Linux.
+pub fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    return supervised::run(options);
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    return Err(WorldError::machine(options));
+}

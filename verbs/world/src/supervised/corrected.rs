@@ -1,0 +1,156 @@
+//! Files of the kernel's that say, beside what is the same in every run, what is not: programs read them with
+//! that corrected.
+
+use super::supervisor::Supervisor;
+use super::threads::ThreadId;
+use super::tracee::Tracee;
+
+/// Ticks of a second in files about processes.
+const TICKS: u64 = 100;
+/// Fields of a process's `stat` behind its name that are 0 in every world: times, faults of pages, memory.
+const ZEROED: [usize; 17] = [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 36, 39, 40, 41, 33];
+/// The field of its start, counted likewise.
+const START: usize = 19;
+
+impl Supervisor {
+    /// What a program reads instead of a file of this name; `None`: the file itself.
+    pub(crate) fn corrected(&mut self, id: ThreadId, path: &str) -> Option<String> {
+        let correct: fn(&mut Supervisor, &str) -> String =
+            match path.strip_prefix("/proc/")?.split('/').collect::<Vec<_>>()[..] {
+                [_, "stat"] => |_, text| stat(text),
+                ["cpuinfo"] => |_, text| processors(text),
+                [_, "status"] => |_, text| status(text),
+                [_, "maps"] => |_, text| maps(text),
+                ["thread-self" | "self", "net", "udp" | "udp6" | "tcp" | "tcp6"]
+                | ["net", "udp" | "udp6" | "tcp" | "tcp6"] => {
+                    |supervisor, text| sockets(text, |inode| supervisor.number_of_nameless("socket", inode))
+                }
+                _ => return None,
+            };
+        let thread = self.threads.get(id)?;
+        let leader = self.threads.processes.get(&thread.process)?.leader;
+        // As the process sees it, in its own name space of processes.
+        let own = format!("/proc/{}", Tracee(leader).number_inside()?);
+        let seen = path.replacen("/proc/self", &own, 1).replacen("/proc/thread-self", &own, 1);
+        let seen = if seen.starts_with("/proc/net") { seen.replacen("/proc", &own, 1) } else { seen };
+        std::fs::read_to_string(format!("/proc/{leader}/root{seen}")).ok().map(|text| correct(self, &text))
+    }
+}
+
+/// What is known of a process: when it began follows from its number, and it has used nothing.
+fn stat(text: &str) -> String {
+    let Some((name, rest)) = text.rsplit_once(") ") else { return String::new() };
+    let number: u64 = name.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    let fields = rest.split_whitespace().enumerate().map(|(index, field)| match index {
+        START => (number * TICKS).to_string(),
+        index if ZEROED.contains(&index) => "0".to_owned(),
+        _ => field.to_owned(),
+    });
+    format!("{name}) {}\n", fields.collect::<Vec<_>>().join(" "))
+}
+
+/// The processors, as many as every world has, each with the frequency that its counter counts by.
+fn processors(text: &str) -> String {
+    let Some(first) = text.split("\n\n").next() else { return String::new() };
+    let mut all = String::new();
+    for number in 0..super::machine::PROCESSORS {
+        for line in first.lines() {
+            let (name, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = match name.trim() {
+                "processor" | "core id" | "apicid" | "initial apicid" => format!(" {number}"),
+                "cpu MHz" => " 1000.000".to_owned(),
+                "siblings" | "cpu cores" => format!(" {}", super::machine::PROCESSORS),
+                _ => value.to_owned(),
+            };
+            all.push_str(&format!("{name}:{value}\n"));
+        }
+        all.push('\n');
+    }
+    all
+}
+
+/// The state of a process: it has used nothing.
+fn status(text: &str) -> String {
+    let correct = |line: &str| match line.split_once(':') {
+        Some((name, value)) if name.starts_with("Vm") || name.starts_with("Rss") || name.contains("ctxt") => {
+            let unit = if value.ends_with("kB") { " kB" } else { "" };
+            format!("{name}:\t0{unit}\n")
+        }
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(correct).collect()
+}
+
+/// The memory of a process: files are of one device, and their inodes are made of their names.
+fn maps(text: &str) -> String {
+    let mut corrected = String::new();
+    for line in text.lines() {
+        let mut fields = line.splitn(6, ' ').collect::<Vec<_>>();
+        let name = fields.get(5).map_or("", |name| name.trim());
+        let inode = name.bytes().fold(0_u32, |all, byte| all.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let inode = if name.starts_with('/') { inode | 1 } else { 0 }.to_string();
+        if let Some(device) = fields.get_mut(3) {
+            *device = if inode == "0" { "00:00" } else { "00:01" };
+        }
+        if let Some(number) = fields.get_mut(4) {
+            *number = &inode;
+        }
+        corrected.push_str(&fields.join(" "));
+        corrected.push('\n');
+    }
+    corrected
+}
+
+/// The sockets of the network, in the order of their addresses, without numbers that the kernel gave them.
+fn sockets(text: &str, mut number_of: impl FnMut(u64) -> u64) -> String {
+    let mut lines = text.lines();
+    let head = lines.next().unwrap_or("").to_owned();
+    let mut all: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
+    all.sort_by(|one, other| one.get(1..).cmp(&other.get(1..)));
+    let mut corrected = head + "\n";
+    for (number, mut fields) in all.into_iter().enumerate() {
+        let inode = fields.get(9).and_then(|inode| inode.parse().ok()).unwrap_or(0);
+        let (slot, inode) = (format!("{number}:"), if inode == 0 { 0 } else { number_of(inode) }.to_string());
+        for (index, value) in [(0, slot.as_str()), (9, inode.as_str()), (11, "0000000000000000")] {
+            if let Some(field) = fields.get_mut(index) {
+                *field = value;
+            }
+        }
+        corrected.push_str("  ");
+        corrected.push_str(&fields.join(" "));
+        corrected.push('\n');
+    }
+    corrected
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stat_of_a_process_has_no_times() {
+        let text = "7 (a (b) c) S 1 7 7 0 -1 4194304 161 0 5 0 3 4 0 0 20 0 1 0 8915 2940928 230 1 2 3\n";
+        assert_eq!(stat(text), "7 (a (b) c) S 1 7 7 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 700 0 0 1 2 3\n");
+        assert_eq!(stat("nothing"), "");
+    }
+
+    #[test]
+    fn maps_name_files_and_no_inodes() {
+        let line = "7ffff7dd5000-7ffff7dfb000 r--p 00001000 fe:00 12345                      /lib/x.so";
+        let corrected = maps(line);
+        assert!(corrected.starts_with("7ffff7dd5000-7ffff7dfb000 r--p 00001000 00:01 "), "{corrected}");
+        assert!(!corrected.contains("12345") && corrected.ends_with("/lib/x.so\n"), "{corrected}");
+    }
+
+    #[test]
+    fn sockets_have_no_inodes() {
+        let text = "  sl  local_address rem_address st\n\
+                    \x20 9: 02 00 07 00:00 00:0 00 0 0 991 2 ffff88 0\n\
+                    \x20 3: 01 00 07 00:00 00:0 00 0 0 990 2 ffff99 0\n";
+        let corrected = sockets(text, |inode| inode - 900);
+        assert!(
+            corrected.contains("  0: 01 00 07 00:00 00:0 00 0 0 90 2 0000000000000000 0\n"),
+            "{corrected}"
+        );
+    }
+}

@@ -1,0 +1,32 @@
+//! The devices of files that have no name.
+
+/// The devices of files that have no name, by which `stat` shows them.
+pub(crate) struct Devices {
+    sockets: u64,
+    pipes: u64,
+    name_spaces: u64,
+}
+
+impl Devices {
+    /// Those of this kernel.
+    pub(crate) fn of_kernel() -> Devices {
+        use std::os::unix::fs::MetadataExt as _;
+        let of_file =
+            |file: std::os::fd::OwnedFd| std::fs::File::from(file).metadata().map_or(0, |known| known.dev());
+        let socket = std::os::unix::net::UnixDatagram::unbound();
+        Devices {
+            sockets: socket.map_or(0, |socket| of_file(socket.into())),
+            pipes: nix::unistd::pipe().map_or(0, |(reader, _)| of_file(reader)),
+            name_spaces: std::fs::metadata("/proc/self/ns/net").map_or(0, |known| known.dev()),
+        }
+    }
+
+    /// That of sockets, pipes or name spaces, by their word in links.
+    pub(crate) fn of_kind(&self, kind: &str) -> u64 {
+        match kind {
+            "socket" => self.sockets,
+            "pipe" => self.pipes,
+            _ => self.name_spaces,
+        }
+    }
+}

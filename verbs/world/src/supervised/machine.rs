@@ -1,0 +1,46 @@
+//! The machine of every world: what programs can learn of it is the same everywhere.
+
+/// The processors that every machine of a world has.
+pub(crate) const PROCESSORS: u32 = 4;
+/// Folders of facts of the machine: every world has them, without the facts.
+pub(crate) const EMPTY_FOLDERS: [&str; 2] = ["/sys/bus/pci/devices", "/sys/class/thermal"];
+
+/// Files below /proc and /sys that say the same in every run.
+const STEADY: [&str; 14] = [
+    "/proc/self/exe",
+    // Of the process itself, and of the world's own network.
+    "/proc/self/fd",
+    "/proc/self/mem",
+    "/proc/self/uid_map",
+    "/proc/self/setgroups",
+    "/proc/net/if_inet6",
+    "/proc/self/cmdline",
+    "/proc/self/comm",
+    "/proc/self/task",
+    "/proc/sys/",
+    "/proc/filesystems",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/possible",
+    "/sys/kernel/mm/transparent_hugepage/",
+];
+
+/// Whether what is read there may be otherwise in the next run.
+pub(crate) fn is_unsteady(path: &str) -> bool {
+    let is_of_kernel = ["/proc/", "/sys/", "/dev/"].iter().any(|root| path.starts_with(root));
+    let is_plain_device =
+        ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/shm/", "/dev/fd/", "/dev/std"];
+    is_of_kernel
+        && !STEADY.iter().any(|steady| path.starts_with(steady))
+        && !is_plain_device.iter().any(|device| path.starts_with(device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_unsteady;
+
+    #[test]
+    fn what_the_kernel_says_of_the_machine_is_doubted() {
+        assert!(is_unsteady("/proc/self/stat") && is_unsteady("/sys/class/thermal/temp"));
+        assert!(!is_unsteady("/etc/hosts") && !is_unsteady("/dev/null") && !is_unsteady("/proc/self/exe"));
+    }
+}

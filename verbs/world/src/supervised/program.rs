@@ -1,0 +1,80 @@
+//! A process becomes another program: what the kernel tells it of chance and clocks is set right.
+
+use nix::errno::Errno;
+
+use super::stop::await_end;
+use super::supervisor::Supervisor;
+use super::threads::ThreadId;
+use super::tracee::Tracee;
+use crate::error::WorldError;
+
+/// Kinds of entries of the auxiliary vector.
+const AT_NULL: u64 = 0;
+const AT_IGNORE: u64 = 1;
+const AT_RANDOM: u64 = 25;
+const AT_SYSINFO_EHDR: u64 = 33;
+/// Words above the stack pointer that are looked through: arguments, environment and auxiliary vector.
+const MOST_WORDS: u64 = 1 << 20;
+
+impl Supervisor {
+    /// The thread is stopped before the first instruction of another program.
+    pub(crate) fn became_program(&mut self, id: ThreadId) -> Result<(), WorldError> {
+        let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
+        let (process, tracee) = (thread.process, thread.tracee);
+        thread.clear_word = 0;
+        let leader = self.threads.processes.get(&process).map_or(tracee.0, |one| one.leader);
+        let path = std::fs::read_link(format!("/proc/{leader}/exe")).unwrap_or_default();
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        // All other threads of the process have gone, and this one has the number of the first.
+        for other in self.threads.of_process(process) {
+            if other == id {
+                continue;
+            }
+            let gone = self.threads.threads.remove(&other);
+            if let Some(gone) = gone.filter(|gone| gone.tracee.0 != leader) {
+                match await_end(gone.tracee) {
+                    Ok(_) | Err(Errno::ECHILD) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        }
+        self.alarms.forget(process, false);
+        let mut random = [0; 16];
+        if let Some(thread) = self.threads.get_mut(id) {
+            thread.tracee = Tracee(leader);
+            thread.chance.fill(&mut random);
+        }
+        if let Some(process) = self.threads.processes.get_mut(&process) {
+            process.program = name;
+        }
+        let parent = self.threads.processes.get(&process).and_then(|process| process.parent);
+        self.end_vfork(parent)?;
+        // If it cannot be read, the program does not begin either.
+        let _ = correct_auxiliary_vector(Tracee(leader), &random);
+        Ok(())
+    }
+}
+
+/// Removes the kernel's own clock, which no call reads, and sets the random bytes.
+fn correct_auxiliary_vector(tracee: Tracee, random: &[u8; 16]) -> nix::Result<()> {
+    let stack = tracee.registers()?.rsp;
+    let at = |word: u64| stack.wrapping_add(word.wrapping_mul(8));
+    let arguments = tracee.read_u64(stack)?;
+    // Behind the arguments and their zero: the environment and its zero.
+    let mut word = arguments.saturating_add(2);
+    while word < MOST_WORDS && tracee.read_u64(at(word))? != 0 {
+        word += 1;
+    }
+    word += 1;
+    while word < MOST_WORDS {
+        let (kind, value) = (tracee.read_u64(at(word))?, tracee.read_u64(at(word + 1))?);
+        match kind {
+            AT_NULL => break,
+            AT_SYSINFO_EHDR => tracee.write(at(word), &AT_IGNORE.to_ne_bytes())?,
+            AT_RANDOM => tracee.write(value, random)?,
+            _ => {}
+        }
+        word += 2;
+    }
+    Ok(())
+}

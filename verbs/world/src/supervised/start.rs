@@ -1,0 +1,266 @@
+//! The beginning of a world: the first process, in name spaces of its own.
+//!
+//! Between fork and exec there is one thread, and nothing that another thread might have locked is used but
+//! memory, which was made before.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
+use nix::sys::personality::{self, Persona};
+use nix::sys::signal::Signal;
+use nix::unistd::{ForkResult, Pid, fork, getgid, getuid, pipe, read, write};
+use seccompiler::BpfProgram;
+
+use super::machine::EMPTY_FOLDERS;
+use crate::error::WorldError;
+use crate::options::WorldOptions;
+
+/// Environment variables of every world: the C library registers no restartable sequences, which depend on
+/// processors.
+const ENVIRONMENT: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+
+/// Exit codes of a first process that cannot begin, as shells have them.
+pub(crate) const NOT_FOUND: i32 = 127;
+pub(crate) const NOT_STARTED: i32 = 126;
+
+/// A first process that waits for its tracer.
+pub(crate) struct Started {
+    /// The process that makes the name spaces, or the first one itself.
+    pub(crate) outer: Pid,
+    /// A byte lets it go on.
+    go: OwnedFd,
+}
+
+impl Started {
+    /// It is traced: it may go on.
+    pub(crate) fn go(self) -> Result<(), WorldError> {
+        write(&self.go, b"!").map_err(|errno| failed("letting the first process go", errno))?;
+        Ok(())
+    }
+}
+
+fn failed(what: &'static str, errno: Errno) -> WorldError {
+    WorldError::Start { what, error: errno.into() }
+}
+
+/// Starts the first process.
+pub(crate) fn start(options: &WorldOptions, filter: &BpfProgram) -> Result<Started, WorldError> {
+    let command = Prepared::new(options)?;
+    let (wait, go) = pipe().map_err(|errno| failed("making a pipe", errno))?;
+    // SAFETY: the child makes system calls only, until it is another program.
+    match unsafe { fork() }.map_err(|errno| failed("making a process", errno))? {
+        ForkResult::Parent { child } => Ok(Started { outer: child, go }),
+        ForkResult::Child => {
+            drop(go);
+            let mut byte = [0];
+            let is_traced = read(&wait, &mut byte) == Ok(1);
+            drop(wait);
+            if is_traced {
+                outer(&command, filter);
+            }
+            exit(NOT_STARTED)
+        }
+    }
+}
+
+/// The program, with all that is needed to start it.
+struct Prepared {
+    /// What it may be called, along PATH.
+    paths: Vec<CString>,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    private_folders: Vec<CString>,
+    /// Where standard output and standard error go, if not where those of the supervisor go.
+    output: Option<CString>,
+    user_map: Vec<u8>,
+    group_map: Vec<u8>,
+}
+
+impl Prepared {
+    fn new(options: &WorldOptions) -> Result<Prepared, WorldError> {
+        let program: &OsStr = &options.program;
+        let text = |bytes: &[u8]| {
+            let error =
+                || io::Error::new(io::ErrorKind::InvalidInput, "its name or an argument has a zero byte");
+            CString::new(bytes).map_err(|_| WorldError::Program {
+                program: program.to_string_lossy().into_owned(),
+                error: error(),
+            })
+        };
+        let paths: Vec<Vec<u8>> = if program.as_bytes().contains(&b'/') {
+            vec![program.as_bytes().to_vec()]
+        } else {
+            let of_path = options.environment.iter().find(|(name, _)| name == "PATH");
+            let path = of_path.map_or_else(|| "/usr/bin:/bin".into(), |(_, value)| value.clone());
+            let join = |folder: &[u8]| [folder, b"/", program.as_bytes()].concat();
+            path.as_bytes()
+                .split(|byte| *byte == b':')
+                .filter(|folder| !folder.is_empty())
+                .map(join)
+                .collect()
+        };
+        let (name, value) = ENVIRONMENT;
+        let kept = options.environment.iter().filter(|(known, _)| known != name);
+        let environment = kept.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
+        let own = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        let (user, group) = (getuid(), getgid());
+        Ok(Prepared {
+            paths: paths.iter().map(|path| text(path)).collect::<Result<_, _>>()?,
+            arguments: options.arguments.iter().map(|one| text(one.as_bytes())).collect::<Result<_, _>>()?,
+            environment: environment.chain([own]).map(|one| text(&one)).collect::<Result<_, _>>()?,
+            private_folders: options
+                .private_folders
+                .iter()
+                .map(|folder| folder.as_os_str().as_bytes())
+                .chain(EMPTY_FOLDERS.map(str::as_bytes))
+                .map(text)
+                .collect::<Result<_, _>>()?,
+            output: options.output.as_ref().map(|file| text(file.as_os_str().as_bytes())).transpose()?,
+            user_map: format!("{user} {user} 1\n").into_bytes(),
+            group_map: format!("{group} {group} 1\n").into_bytes(),
+        })
+    }
+}
+
+/// The process that makes name spaces, and waits for those in them. Where name spaces cannot be had, it is
+/// the first process itself.
+fn outer(command: &Prepared, filter: &BpfProgram) {
+    let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+    // Before folders are hidden: it may be in one of them.
+    if let Some(file) = &command.output
+        && !redirect(file)
+    {
+        return;
+    }
+    let own = CloneFlags::CLONE_NEWUSER
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWNET
+        | CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC;
+    if unshare(own).is_err() {
+        first(command, filter);
+        return;
+    }
+    let _ = put("/proc/self/setgroups", b"deny");
+    let _ = put("/proc/self/uid_map", &command.user_map);
+    let _ = put("/proc/self/gid_map", &command.group_map);
+    // SAFETY: as in `start`.
+    match unsafe { fork() } {
+        Ok(ForkResult::Parent { child }) => wait_for(child),
+        Ok(ForkResult::Child) => {
+            let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+            inner(command, filter);
+        }
+        Err(_) => {}
+    }
+}
+
+/// The first process of the name space: it takes in those whose parent has gone.
+fn inner(command: &Prepared, filter: &BpfProgram) {
+    private_mounts(&command.private_folders);
+    bring_up_loopback();
+    let _ = nix::unistd::sethostname("world");
+    // SAFETY: as in `start`.
+    match unsafe { fork() } {
+        Ok(ForkResult::Parent { child }) => wait_for(child),
+        Ok(ForkResult::Child) => {
+            let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+            first(command, filter);
+        }
+        Err(_) => {}
+    }
+}
+
+fn wait_for(child: Pid) {
+    use nix::sys::wait::{WaitStatus, wait};
+    loop {
+        match wait() {
+            Ok(WaitStatus::Exited(pid, code)) if pid == child => exit(code),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => exit(128 + signal as i32),
+            Err(Errno::EINTR) | Ok(_) => {}
+            Err(_) => exit(NOT_STARTED),
+        }
+    }
+}
+
+/// A /proc of the processes of the world, and mounts that the machine does not see.
+fn private_mounts(folders: &[CString]) {
+    use nix::mount::{MsFlags, mount};
+    const NOTHING: Option<&str> = None;
+    let _ = mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING);
+    let _ = mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING);
+    for folder in folders {
+        let _ = mount(Some("tmpfs"), folder.as_c_str(), Some("tmpfs"), MsFlags::empty(), Some("mode=0700"));
+    }
+}
+
+/// The network of the world is its loopback interface.
+fn bring_up_loopback() {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+    let Ok(socket) = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None) else {
+        return;
+    };
+    // SAFETY: all bytes zero are an `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the request is whole, and the kernel reads no more than it.
+    unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+}
+
+/// Becomes the program. Returns if it cannot.
+fn first(command: &Prepared, filter: &BpfProgram) {
+    if let Ok(known) = personality::get() {
+        let _ = personality::set(known | Persona::ADDR_NO_RANDOMIZE);
+    }
+    let mut processor = CpuSet::new();
+    if processor.set(0).is_ok() {
+        let _ = sched_setaffinity(Pid::from_raw(0), &processor);
+    }
+    // SAFETY: numbers only; descriptors of the supervisor that are open here are closed.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    // SAFETY: numbers only; the tracer answers what the processor refuses.
+    unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) };
+    if seccompiler::apply_filter(filter).is_err() {
+        return;
+    }
+    let mut code = NOT_FOUND;
+    for path in &command.paths {
+        match nix::unistd::execve(path, &command.arguments, &command.environment) {
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            Err(_) => code = NOT_STARTED,
+            Ok(never) => match never {},
+        }
+    }
+    exit(code)
+}
+
+/// Standard output and standard error go to a file, in the order in which they are written.
+fn redirect(file: &CString) -> bool {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
+    // SAFETY: a name that ends with a zero byte, and numbers.
+    unsafe {
+        let opened = libc::open(file.as_ptr(), flags, 0o600);
+        let done = opened >= 0 && libc::dup2(opened, 1) == 1 && libc::dup2(opened, 2) == 2;
+        done && libc::close(opened) == 0
+    }
+}
+
+fn put(path: &str, bytes: &[u8]) -> nix::Result<()> {
+    use nix::fcntl::{OFlag, open};
+    use nix::sys::stat::Mode;
+    let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    write(&file, bytes).map(|_| ())
+}
+
+fn exit(code: i32) -> ! {
+    // SAFETY: it does not return, and runs no handlers.
+    unsafe { libc::_exit(code) }
+}

@@ -1,0 +1,141 @@
+//! What ptrace does to one thread: the only file that looks at registers and memory of another process.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use nix::errno::Errno;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
+use nix::unistd::Pid;
+
+/// Registers of a thread that is stopped.
+pub(crate) type Registers = libc::user_regs_struct;
+
+/// Bytes of a name that are read at most.
+const LONGEST_NAME: usize = 4096;
+
+/// A thread that is traced, by its number in the supervisor's name space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tracee(pub(crate) Pid);
+
+impl Tracee {
+    pub(crate) fn registers(self) -> nix::Result<Registers> {
+        ptrace::getregs(self.0)
+    }
+
+    pub(crate) fn set_registers(self, registers: Registers) -> nix::Result<()> {
+        ptrace::setregs(self.0, registers)
+    }
+
+    /// The call that it is stopped before is not made; the program sees this result.
+    pub(crate) fn answer(self, registers: &Registers, result: i64) -> nix::Result<()> {
+        let skipped = Registers { orig_rax: u64::MAX, rax: result as u64, ..*registers };
+        self.set_registers(skipped)
+    }
+
+    /// Its number in its own name space of processes.
+    pub(crate) fn number_inside(self) -> Option<i32> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        numbers.split_whitespace().last()?.parse().ok()
+    }
+
+    /// The processor time that it has used, in ns; 0 if it has gone.
+    pub(crate) fn processor_ns(self) -> u64 {
+        let path = format!("/proc/{}/schedstat", self.0);
+        let known = std::fs::read_to_string(path).unwrap_or_default();
+        known.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+    }
+
+    /// Goes on, with a signal if one is to be delivered.
+    pub(crate) fn go_on(self, signal: Option<Signal>) -> nix::Result<()> {
+        ptrace::cont(self.0, signal)
+    }
+
+    /// Goes on to the end of its call.
+    pub(crate) fn finish_call(self) -> nix::Result<()> {
+        ptrace::syscall(self.0, None)
+    }
+
+    /// Stops it, wherever it is.
+    pub(crate) fn interrupt(self) -> nix::Result<()> {
+        ptrace::interrupt(self.0)
+    }
+
+    /// What the event is about at which it is stopped.
+    pub(crate) fn event_message(self) -> nix::Result<u64> {
+        ptrace::getevent(self.0).map(|message| message as u64)
+    }
+
+    /// Reads its memory; EFAULT where there is none.
+    pub(crate) fn read(self, address: u64, into: &mut [u8]) -> nix::Result<()> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        let remote = [RemoteIoVec { base: address as usize, len: into.len() }];
+        let wanted = into.len();
+        let done = process_vm_readv(self.0, &mut [IoSliceMut::new(into)], &remote)?;
+        if done == wanted { Ok(()) } else { Err(Errno::EFAULT) }
+    }
+
+    /// Writes its memory; EFAULT where it cannot be written.
+    pub(crate) fn write(self, address: u64, bytes: &[u8]) -> nix::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let remote = [RemoteIoVec { base: address as usize, len: bytes.len() }];
+        let done = process_vm_writev(self.0, &[IoSlice::new(bytes)], &remote)?;
+        if done == bytes.len() { Ok(()) } else { Err(Errno::EFAULT) }
+    }
+
+    pub(crate) fn read_u32(self, address: u64) -> nix::Result<u32> {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    pub(crate) fn read_u64(self, address: u64) -> nix::Result<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// A name that ends with a zero byte, as far as it can be read.
+    pub(crate) fn read_name(self, address: u64) -> String {
+        let mut name = Vec::new();
+        while name.len() < LONGEST_NAME {
+            // Not beyond the end of a page: the next one may not be there.
+            let from = address.wrapping_add(name.len() as u64);
+            let mut part = vec![0; (4096 - (from % 4096) as usize).min(256)];
+            if self.read(from, &mut part).is_err() {
+                break;
+            }
+            match part.iter().position(|byte| *byte == 0) {
+                Some(end) => {
+                    name.extend(part.into_iter().take(end));
+                    break;
+                }
+                None => name.extend(part),
+            }
+        }
+        String::from_utf8_lossy(&name).into_owned()
+    }
+
+    /// A length of time in a `timespec`, in ns; negative ones are 0.
+    pub(crate) fn read_timespec(self, address: u64) -> nix::Result<u64> {
+        let seconds = self.read_u64(address)? as i64;
+        let nanos = self.read_u64(address.wrapping_add(8))? as i64;
+        if seconds < 0 || !(0..1_000_000_000).contains(&nanos) {
+            return Ok(0);
+        }
+        Ok((seconds as u64).saturating_mul(1_000_000_000).saturating_add(nanos as u64))
+    }
+
+    pub(crate) fn write_timespec(self, address: u64, ns: u64) -> nix::Result<()> {
+        let mut bytes = [0; 16];
+        let (seconds, nanos) = bytes.split_at_mut(8);
+        seconds.copy_from_slice(&(ns / 1_000_000_000).to_ne_bytes());
+        nanos.copy_from_slice(&(ns % 1_000_000_000).to_ne_bytes());
+        self.write(address, &bytes)
+    }
+}

@@ -1,0 +1,182 @@
+//! Programs in worlds: the same seed is the same run.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use pumice_world::{Departure, Draws, Ended, Exit, WorldError, WorldOptions, run};
+
+/// A folder of this test, which goes with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let folder = std::env::temp_dir().join(format!("pumice-worlds-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Scratch(folder)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Compiles a program of this folder. `None`: this machine has no compiler.
+    fn program(&self, name: &str) -> Option<PathBuf> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
+        let program = self.file(name);
+        let compiled = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).output();
+        match compiled {
+            Err(_) => None,
+            Ok(compiled) => {
+                assert!(compiled.status.success(), "{compiled:?}");
+                Some(program)
+            }
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A world whose output goes to a file of its own.
+fn world(scratch: &Scratch, seed: u64, command: &[&str]) -> WorldOptions {
+    let mut options = WorldOptions::new(seed, command.iter().map(Into::into).collect());
+    options.output = Some(scratch.file(&format!("output-{seed}")));
+    options
+}
+
+/// Runs it, and what it printed.
+fn printed(options: &WorldOptions) -> (Ended, String) {
+    let ended = run(options).unwrap();
+    let output = std::fs::read(options.output.as_ref().unwrap()).unwrap();
+    (ended, String::from_utf8(output).unwrap())
+}
+
+/// Several seeds, each twice: the same run, byte by byte; among them several orders.
+fn repeats(name: &str, seeds: u64) {
+    let scratch = Scratch::new(name);
+    let Some(program) = scratch.program(name) else { return };
+    let mut orders = BTreeSet::new();
+    for seed in 1..=seeds {
+        let options = world(&scratch, seed, &[program.to_str().unwrap()]);
+        let (first, second) = (printed(&options), printed(&options));
+        assert_eq!(first, second, "seed {seed}");
+        assert_eq!(first.0.exit, Exit::Code(0), "seed {seed}: {}", first.1);
+        assert!(first.0.certificate.doubts.is_empty(), "seed {seed}: {}", first.0.certificate);
+        orders.insert(first.1);
+    }
+    assert!(orders.len() as u64 >= seeds / 2, "{} orders in {seeds} seeds", orders.len());
+}
+
+#[test]
+fn threads_repeat() {
+    repeats("threads", 8);
+}
+
+#[test]
+fn processes_and_sockets_repeat() {
+    repeats("server", 8);
+}
+
+#[test]
+fn time_passes_only_in_the_world() {
+    let scratch = Scratch::new("time");
+    let begun = Instant::now();
+    let script = "date +%s; sleep 3600; date +%s; timeout 5 sleep 100; echo $?";
+    let (ended, output) = printed(&world(&scratch, 1, &["sh", "-c", script]));
+    assert_eq!(output, "1790078400\n1790082000\n124\n");
+    assert!(begun.elapsed() < Duration::from_secs(600), "an hour of the world took {:?}", begun.elapsed());
+    assert!((3605..3606).contains(&(ended.virtual_ns / 1_000_000_000)), "{ended:?}");
+}
+
+#[test]
+fn chance_comes_from_the_seed() {
+    let scratch = Scratch::new("chance");
+    let script = "od -An -tx1 -N8 /dev/urandom; echo $$; mktemp -u";
+    let of = |seed| printed(&world(&scratch, seed, &["sh", "-c", script])).1;
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+}
+
+#[test]
+fn exit_codes_and_signals_are_those_of_the_program() {
+    let scratch = Scratch::new("exits");
+    let exit = |script| printed(&world(&scratch, 1, &["sh", "-c", script])).0.exit;
+    assert_eq!(exit("exit 7"), Exit::Code(7));
+    assert_eq!(exit("kill -9 $$"), Exit::Signal(libc_signal::KILL));
+    assert_eq!(exit("kill -TERM $$"), Exit::Signal(libc_signal::TERM));
+    assert_eq!(exit("sleep 100 & kill $!; wait $!"), Exit::Code(128 + libc_signal::TERM));
+}
+
+/// Numbers of signals.
+mod libc_signal {
+    pub(super) const KILL: i32 = 9;
+    pub(super) const TERM: i32 = 15;
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let error = run(&WorldOptions::new(1, vec!["no-such-program".into()])).unwrap_err();
+    assert!(matches!(&error, WorldError::Program { program, .. } if program == "no-such-program"), "{error}");
+}
+
+#[test]
+fn what_the_machine_says_is_doubted_by_name() {
+    let scratch = Scratch::new("doubts");
+    let mut options = world(&scratch, 1, &["cat", "/proc/loadavg"]);
+    let (ended, _) = printed(&options);
+    let said = ended.certificate.to_string();
+    assert!(said.starts_with("not certified: cat (p1.t1) read /proc/loadavg"), "{said}");
+    options.strict = true;
+    let error = run(&options).unwrap_err();
+    assert!(matches!(error, WorldError::Strict(_)), "{error}");
+}
+
+#[test]
+fn a_deadlock_says_who_waits_for_what() {
+    let scratch = Scratch::new("deadlock");
+    let Some(program) = scratch.program("deadlock") else { return };
+    let error = (1..100).find_map(|seed| run(&world(&scratch, seed, &[program.to_str().unwrap()])).err());
+    let said = error.expect("no seed has the deadlock").to_string();
+    assert_eq!(said.matches("futex waits for a wake of the word at 0x").count(), 3, "{said}");
+}
+
+#[test]
+fn a_recording_is_compared_event_by_event() {
+    let scratch = Scratch::new("recording");
+    let Some(program) = scratch.program("server") else { return };
+    let mut options = world(&scratch, 3, &[program.to_str().unwrap()]);
+    options.record = Some(scratch.file("recorded.world"));
+    let recorded = run(&options).unwrap();
+    (options.record, options.expected) = (None, options.record);
+    assert_eq!(run(&options).unwrap(), recorded);
+    options.draws = Draws { switch_ppm: 900_000, ..options.draws };
+    let departed = run(&options).unwrap_err();
+    let said = departed.to_string();
+    assert!(matches!(departed, WorldError::Departed(_)), "{said}");
+    assert!(said.contains("recorded: ") && said.contains("now:      "), "{said}");
+}
+
+#[test]
+fn listed_departures_are_the_only_ones() {
+    let scratch = Scratch::new("departures");
+    let Some(program) = scratch.program("server") else { return };
+    let mut options = world(&scratch, 5, &[program.to_str().unwrap()]);
+    let drawn = printed(&options);
+    assert!(!drawn.0.departures.is_empty());
+    options.departures = Some(drawn.0.departures.iter().map(|(point, (what, _))| (*point, *what)).collect());
+    let listed = printed(&options);
+    assert_eq!(listed.1, drawn.1);
+    assert_eq!(listed.0.departures, drawn.0.departures);
+    options.departures = Some([(0, Departure::Switch(0))].into());
+    let plain = printed(&options);
+    assert!(plain.0.departures.is_empty());
+    options.seed = 6;
+    options.output = Some(scratch.file("other"));
+    assert_eq!(printed(&options).1, plain.1, "without departures all seeds have the plain order");
+}
