@@ -17,6 +17,7 @@ use crate::top::TopOptions;
 use crate::topology::TopologyOptions;
 use crate::trace::TraceOptions;
 use crate::version;
+use crate::world::WorldCommandOptions;
 
 /// A software RDMA device in user space that speaks RoCEv2.
 #[derive(Debug, Parser)]
@@ -101,6 +102,11 @@ pub(crate) enum Command {
     Topology(TopologyOptions),
     /// Show what "pumice run --trace" has recorded: as a timeline for Perfetto, or why messages were slow
     Trace(TraceOptions),
+    /// Run a program, and all that it starts, on a clock of its own and as a seed decides: the run repeats
+    ///
+    /// One thread goes on at a time, and time passes only by calls and waits. A line at the end says whether
+    /// the run is certain to repeat. The exit code is that of the program.
+    World(Box<WorldCommandOptions>),
 }
 
 #[derive(Debug, Args)]

@@ -24,6 +24,7 @@ mod top;
 mod topology;
 mod trace;
 mod version;
+mod world;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -72,6 +73,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Top(options) => top::run(options),
         Command::Topology(options) => topology::run(&options, out),
         Command::Trace(options) => trace::run(&options, out),
+        Command::World(options) => world::run(&options, out),
     }?;
     out.flush()?;
     Ok(outcome)

@@ -68,7 +68,11 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
 ];
 
 /// Variables that no setting of the device has.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
+    (
+        "PUMICE_WORLD",
+        "Set by `pumice world`: the library tells the supervisor where another thread may go on",
+    ),
     (
         "PUMICE_LID",
         "1: the port has a LID, the low 16 bits of its first address, for programs that know no GIDs",

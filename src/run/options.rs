@@ -196,7 +196,7 @@ impl RunOptions {
     ///
     /// # Errors
     /// A relative path, and the current folder is gone.
-    pub(super) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
+    pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
         let text = |name, value: &Option<String>| value.as_ref().map(|value| (name, OsString::from(value)));
         let mut set: Vec<(&'static str, OsString)> = [
             text(settings::ADDR, &self.addr),

@@ -16,7 +16,7 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// A command that runs, with everything that it starts.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     child: Child,
     /// Its first process was waited for.
     is_over: bool,
@@ -24,7 +24,7 @@ pub(super) struct Group {
 
 /// Why a wait was over.
 #[derive(Debug)]
-pub(super) enum Waited {
+pub(crate) enum Waited {
     Ended(ExitStatus),
     TimedOut,
     Interrupted,
@@ -35,12 +35,12 @@ impl Group {
     ///
     /// # Errors
     /// It cannot be started, or a file cannot be made.
-    pub(super) fn start(command: &mut Command, stdout: &Path, stderr: &Path) -> io::Result<Group> {
+    pub(crate) fn start(command: &mut Command, stdout: &Path, stderr: &Path) -> io::Result<Group> {
         command.stdin(Stdio::null()).stdout(File::create(stdout)?).stderr(File::create(stderr)?);
         Ok(Group { child: command.process_group(0).spawn()?, is_over: false })
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
@@ -49,7 +49,7 @@ impl Group {
     ///
     /// # Errors
     /// The system cannot wait.
-    pub(super) fn wait(&mut self, patience: Duration, interrupted: &AtomicBool) -> io::Result<Waited> {
+    pub(crate) fn wait(&mut self, patience: Duration, interrupted: &AtomicBool) -> io::Result<Waited> {
         let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -71,7 +71,7 @@ impl Group {
     ///
     /// # Errors
     /// The system has no descriptors left.
-    pub(super) fn has_ended(&self, patience: Duration) -> io::Result<bool> {
+    pub(crate) fn has_ended(&self, patience: Duration) -> io::Result<bool> {
         // The child is not waited for yet, so its number is its own.
         let ended = pidfd_open(self.pid()?, PidfdFlags::empty())?;
         let limit = Timespec::try_from(patience).map_err(io::Error::other)?;

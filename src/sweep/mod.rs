@@ -2,7 +2,7 @@
 //! of connection management each time.
 
 mod case;
-mod child;
+pub(crate) mod child;
 mod junit;
 mod namespace;
 mod options;

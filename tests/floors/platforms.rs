@@ -87,6 +87,7 @@ const LINUX_EDGES: &[&str] = &[
     "src/stat/listen/peer.rs",
     "src/sweep/child.rs",
     "src/sweep/ready.rs",
+    "src/world/mod.rs",
     "verbs/perf/src/cores.rs",
     "verbs/perf/src/machine.rs",
     "verbs/perf/src/memory.rs",

@@ -237,6 +237,7 @@ pub(super) const HOUSES: &[House] = &[
                     "top/",
                     "topology/",
                     "trace/",
+                    "world/",
                 ],
                 "arguments in, text or JSON out",
             ),

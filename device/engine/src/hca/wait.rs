@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_ground::outside;
 use pumice_objects::completion_channel::{CompletionChannel, CqEvent};
 use pumice_objects::completion_queue::CompletionQueue;
 
@@ -14,6 +15,11 @@ impl Hca {
     /// not fire, with one exception: see [`CompletionQueue::arm`].
     pub fn req_notify_cq(&self, cq: &CompletionQueue, solicited_only: bool) {
         if self.is_own() {
+            // An adapter delivers what has arrived before the queue is armed. Elsewhere another thread does
+            // that at times.
+            if outside::world::is_here() {
+                self.drive();
+            }
             cq.arm(solicited_only);
             self.core.handover.armed();
         }

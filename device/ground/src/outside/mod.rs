@@ -31,6 +31,7 @@ pub mod thread;
 pub mod time;
 pub mod unsignalled;
 pub mod wait;
+pub mod world;
 
 pub use answers::{Outside, random, replace};
 pub use time::{idle, now, since, since_1970, sleep, wait, wait_while};

@@ -74,6 +74,9 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
         fate.errno = Some(libc::EIO);
     }
     check::enters(call, about.address);
+    if outside::world::is_here() {
+        outside::world::point();
+    }
     current::begin(made);
     if fate.delay_ns > 0 {
         outside::sleep(std::time::Duration::from_nanos(fate.delay_ns));
@@ -120,7 +123,12 @@ fn left(passage: Passage, end: PassageEnd, about: About) {
 
 fn settle(call: Call, made: current::Made, passage: Passage, end: PassageEnd, about: About) {
     match end {
-        PassageEnd::Idle if passage.refused.is_none() => return state::take_back(call, &made),
+        PassageEnd::Idle if passage.refused.is_none() => {
+            if outside::world::is_here() {
+                outside::world::looked_in_vain();
+            }
+            return state::take_back(call, &made);
+        }
         PassageEnd::Done if call.listens() => state::listens(),
         PassageEnd::Again => current::put_aside(made),
         PassageEnd::Failed if call.gives_back() => {

@@ -166,7 +166,12 @@ impl State {
     }
 
     fn watch(&self) -> Watch {
-        if self.faults.is_active() || self.report.is_some() || self.counts_calls() || check::is_on() {
+        if self.faults.is_active()
+            || self.report.is_some()
+            || self.counts_calls()
+            || check::is_on()
+            || outside::world::is_here()
+        {
             Watch::Everything
         } else {
             Watch::Little

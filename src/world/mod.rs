@@ -1,0 +1,93 @@
+//! `pumice world`: runs a program, and all that it starts, so that the run repeats.
+
+mod options;
+mod outcome;
+mod replay;
+mod search;
+mod seeds;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use pumice_device::outside::world;
+use pumice_device::settings::DEFAULT_SEED;
+use pumice_device::share::runtime_folder;
+use pumice_world::{Draws, WorldOptions};
+
+use options::WorldCommand;
+pub(crate) use options::WorldCommandOptions;
+use outcome::{RunOutcome, finish};
+
+use crate::outcome::{CommandError, CommandResult};
+use crate::run::{RunOptions, own_program};
+
+/// Memory that processes share by name: empty when a world begins.
+const SHARED_MEMORY: &str = "/dev/shm";
+const PARTS: u32 = 1_000_000;
+
+/// Runs the command.
+pub(crate) fn run(options: &WorldCommandOptions, out: &mut dyn Write) -> CommandResult {
+    match &options.command {
+        Some(WorldCommand::Replay(replay)) => replay::run(replay),
+        Some(WorldCommand::Search(search)) => search::run(search, out),
+        None => run_one(options, &options.run),
+    }
+}
+
+/// Runs a program in a world. The exit code is that of the program.
+fn run_one(options: &WorldCommandOptions, run: &RunOptions) -> CommandResult {
+    let mut world = world_of(run)?;
+    world.record.clone_from(&options.save);
+    world.strict = options.order.strict;
+    world.private_folders.extend(options.order.private.iter().cloned());
+    world.output.clone_from(&options.inner.output);
+    world.draws = Draws {
+        switch_ppm: u32::from(options.order.switch) * (PARTS / 100),
+        stall_ppm: PARTS.checked_div(options.order.stall).unwrap_or(0),
+        longest_stall_ns: options.order.longest_stall * 1_000,
+    };
+    if let Some(file) = &options.inner.departures {
+        let failed = |error: std::io::Error| CommandError::Failed(format!("{}: {error}", file.display()));
+        let listed = std::fs::read(file).map_err(failed)?;
+        world.departures = Some(serde_json::from_slice(&listed).map_err(|error| failed(error.into()))?);
+    }
+    let ended = pumice_world::run(&world);
+    let outcome = ended.as_ref().map_or_else(RunOutcome::of_error, |ended| Some(RunOutcome::of(ended)));
+    if let Some((file, outcome)) = options.inner.outcome.as_ref().zip(outcome) {
+        outcome.write(file).map_err(|error| {
+            CommandError::Failed(format!("{} cannot be written: {error}", file.display()))
+        })?;
+    }
+    finish(ended, options.order.quiet)
+}
+
+/// The world of these options: "pumice run" starts the program in it.
+fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
+    if run.record.is_some() {
+        let sentence = "a world repeats its run by its seed: leave out --record, or give --save";
+        return Err(CommandError::Usage(sentence.to_owned()));
+    }
+    let seed = match run.seed.as_deref() {
+        None => DEFAULT_SEED,
+        Some(text) => text
+            .parse()
+            .map_err(|_| CommandError::Usage(format!("--seed {text}: give a whole number from 0")))?,
+    };
+    let own = own_program().map_err(CommandError::Failed)?;
+    let mut command: Vec<OsString> = vec![own.into_os_string(), "run".into()];
+    let switches = [("--no-preload", run.no_preload), ("--sysfs", run.sysfs), ("--rsocket", run.rsocket)];
+    command.extend(switches.iter().filter(|(_, given)| *given).map(|(name, _)| OsString::from(name)));
+    if let Some(code) = run.check.check_exit {
+        command.extend(["--check-exit".into(), code.to_string().into()]);
+    }
+    command.push("--".into());
+    command.extend(run.program.iter().cloned());
+    let mut options = WorldOptions::new(seed, command);
+    let set = run.variables().map_err(CommandError::Failed)?;
+    options.environment.retain(|(name, _)| !set.iter().any(|(known, _)| name == known));
+    options.environment.extend(set.into_iter().map(|(name, value)| (name.into(), value)));
+    options.environment.push((world::VARIABLE.into(), "1".into()));
+    let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
+    options.private_folders = vec![runtime, SHARED_MEMORY.into()];
+    Ok(options)
+}

@@ -1,0 +1,103 @@
+//! How a run in a world ended: what the command says, and a file that a search reads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pumice_world::{Departure, Ended, Exit, WorldError};
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{BAD, CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome, SIGNAL};
+use crate::printed::complain;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RunOutcome {
+    /// In words, the same for runs that ended alike: "exit code 1", "signal 11", "all threads wait for ever".
+    pub(super) end: String,
+    /// Whether it failed.
+    pub(super) is_failure: bool,
+    /// It is sure to repeat.
+    pub(super) is_certified: bool,
+    /// What the run says at its end.
+    pub(super) said: String,
+    pub(super) digest: u64,
+    /// Where it departed from the plain order, and what went on there.
+    pub(super) departures: BTreeMap<u64, (Departure, String)>,
+}
+
+impl RunOutcome {
+    /// Of a run that ended.
+    pub(super) fn of(ended: &Ended) -> RunOutcome {
+        let (end, is_failure) = match ended.exit {
+            Exit::Code(0) => ("exit code 0".to_owned(), false),
+            Exit::Code(code) => (format!("exit code {code}"), true),
+            Exit::Signal(signal) => (format!("signal {signal}"), true),
+        };
+        RunOutcome {
+            end,
+            is_failure,
+            is_certified: ended.certificate.doubts.is_empty(),
+            said: ended.certificate.to_string(),
+            digest: ended.certificate.digest,
+            departures: ended.departures.clone(),
+        }
+    }
+
+    /// Of one that cannot go on; `None`: it did not begin, or cannot be told of.
+    pub(super) fn of_error(error: &WorldError) -> Option<RunOutcome> {
+        let WorldError::Deadlock { departures, .. } = error else { return None };
+        Some(RunOutcome {
+            end: "all threads wait for ever".to_owned(),
+            is_failure: true,
+            is_certified: true,
+            said: error.to_string(),
+            digest: 0,
+            departures: departures.clone(),
+        })
+    }
+
+    pub(super) fn write(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::write(path, serde_json::to_vec(self)?)
+    }
+
+    pub(super) fn read(path: &Path) -> Option<RunOutcome> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+}
+
+/// Says how a run ended.
+pub(super) fn finish(ended: Result<Ended, WorldError>, is_quiet: bool) -> CommandResult {
+    let ended = ended.map_err(|error| failed(&error))?;
+    if !is_quiet {
+        complain(&format!(
+            "{}; {} events, {} ms of the world's time",
+            ended.certificate,
+            ended.events,
+            ended.virtual_ns / 1_000_000
+        ));
+    }
+    let (sentence, exit_code) = match ended.exit {
+        Exit::Code(0) => return Ok(Outcome::Good),
+        Exit::Code(code) => (format!("the program ended with {code}"), u8::try_from(code).unwrap_or(BAD)),
+        Exit::Signal(signal) => {
+            let code = SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0));
+            (format!("signal {signal} ended the program"), code)
+        }
+    };
+    Err(CommandError::Program { sentence, exit_code })
+}
+
+/// Why there is no run.
+pub(super) fn failed(error: &WorldError) -> CommandError {
+    let sentence = error.to_string();
+    match error {
+        WorldError::Program { error, .. } => {
+            let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+            CommandError::Program {
+                sentence,
+                exit_code: if is_missing { NO_PROGRAM } else { NOT_EXECUTABLE },
+            }
+        }
+        _ => CommandError::Failed(sentence),
+    }
+}

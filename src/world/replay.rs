@@ -1,0 +1,60 @@
+//! `pumice world replay`: a recorded run again, compared event by event.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pumice_world::{Recording, WorldError};
+
+use rustix::event::Timespec;
+
+use super::options::ReplayWorldOptions;
+use super::outcome::{failed, finish};
+use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::printed::complain;
+
+/// Runs the command.
+pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
+    let recording = Recording::open(&options.file).map_err(CommandError::Failed)?;
+    let header = &recording.header;
+    let other = header.other_variables();
+    if !other.is_empty() {
+        complain(&format!("the environment is not that of the recording: {}", other.join(", ")));
+    }
+    let file = std::path::absolute(&options.file)
+        .map_err(|error| CommandError::Failed(format!("the current folder cannot be told: {error}")))?;
+    std::env::set_current_dir(header.folder()).map_err(|error| {
+        CommandError::Failed(format!(
+            "{}, in which the run was recorded, cannot be entered: {error}",
+            header.folder().display()
+        ))
+    })?;
+    let mut world = header.options();
+    world.expected = Some(file);
+    world.stop_at = options.stop_at;
+    match pumice_world::run(&world) {
+        Err(stopped @ WorldError::Stopped(_)) => {
+            complain(&stopped);
+            complain(&"end this with ^C: then the processes end");
+            wait_for_end();
+            Ok(Outcome::Good)
+        }
+        Err(error) => Err(failed(&error)),
+        Ok(ended) => {
+            complain(&"the run is that of the recording, event by event");
+            finish(Ok(ended), false)
+        }
+    }
+}
+
+/// Waits for ^C.
+fn wait_for_end() {
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // Where it cannot be registered, the signal ends this process as it does by itself.
+        let _ = signal_hook::flag::register(signal, Arc::clone(&stopped));
+    }
+    while !stopped.load(Ordering::Relaxed) {
+        // A signal ends the pause.
+        let _ = rustix::event::poll(&mut [], Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+    }
+}

@@ -1,0 +1,200 @@
+//! One run of a search: a process of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use pumice_device::outside::output_file::create_private_folder;
+use pumice_device::share::runtime_folder;
+use pumice_world::Departure;
+
+use super::super::options::SearchWorldOptions;
+use super::super::outcome::RunOutcome;
+use crate::outcome::CommandError;
+use crate::run::own_program;
+use crate::sweep::child::{Group, Waited};
+
+/// How the order of a run is decided.
+#[derive(Debug, Clone)]
+pub(super) enum Order {
+    /// By its seed, which also decides how wild it is.
+    Drawn,
+    /// It departs from the plain order here, and nowhere else.
+    Listed(BTreeMap<u64, Departure>),
+}
+
+/// How wild the order of a seed is: switches in a hundred calls, a rest at one of so many calls, and the
+/// longest rest in us. Rests find more than switches do.
+const WILDNESS: [(u8, u32, u64); 8] = [
+    (25, 0, 100),
+    (10, 100, 100_000),
+    (5, 30, 10_000),
+    (25, 300, 100_000),
+    (60, 100, 1_000),
+    (2, 30, 1_000),
+    (10, 1_000, 100_000),
+    (40, 30, 100),
+];
+
+/// Starts runs.
+pub(super) struct Runner<'a> {
+    options: &'a SearchWorldOptions,
+    own: PathBuf,
+    /// Files of runs, which go with the search.
+    folder: PathBuf,
+    made: AtomicU64,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl<'a> Runner<'a> {
+    pub(super) fn new(options: &'a SearchWorldOptions) -> Result<Runner<'a>, CommandError> {
+        let own = own_program().map_err(CommandError::Failed)?;
+        let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
+        let folder = runtime.join(format!("world-{}", std::process::id()));
+        create_private_folder(&folder)
+            .map_err(|error| CommandError::Failed(format!("{} cannot be made: {error}", folder.display())))?;
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            // Without it, ^C ends the search without its report.
+            let _ = signal_hook::flag::register(signal, Arc::clone(&interrupted));
+        }
+        Ok(Runner { options, own, folder, made: AtomicU64::new(0), interrupted })
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Runs the program with a seed, and records that if asked. `None`: the search was interrupted.
+    ///
+    /// # Errors
+    /// The run cannot be started.
+    pub(super) fn run(
+        &self,
+        seed: u64,
+        order: &Order,
+        save: Option<&Path>,
+    ) -> Result<Option<RunOutcome>, CommandError> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let file = |kind: &str| self.folder.join(format!("{number}-{kind}"));
+        let (outcome, output, listed) = (file("outcome"), file("output"), file("departures"));
+        let mut command = Command::new(&self.own);
+        command.args(["world", "--quiet", "--seed"]).arg(seed.to_string());
+        command.arg("--outcome").arg(&outcome).arg("--output").arg(&output);
+        // Every second seed also shuffles what the specification leaves open.
+        let set = self.options.run.variables().map_err(CommandError::Failed)?;
+        if seed % 2 == 1 && self.options.run.shuffle.is_none() {
+            command.env(pumice_device::settings::SHUFFLE, seed.to_string());
+        }
+        match order {
+            Order::Drawn => {
+                let (switch, stall, longest) = WILDNESS[(seed / 2 % WILDNESS.len() as u64) as usize];
+                command.args(["--switch".to_owned(), switch.to_string()]);
+                command.args(["--stall".to_owned(), stall.to_string()]);
+                command.args(["--longest-stall".to_owned(), longest.to_string()]);
+            }
+            Order::Listed(departures) => {
+                let text = serde_json::to_vec(departures)
+                    .map_err(|error| CommandError::Failed(error.to_string()))?;
+                std::fs::write(&listed, text).map_err(|error| self.cannot_write(&listed, &error))?;
+                command.arg("--departures").arg(&listed);
+            }
+        }
+        for folder in &self.options.private {
+            command.arg("--private").arg(folder);
+        }
+        if let Some(save) = save {
+            command.arg("--save").arg(save);
+        }
+        command.envs(set.into_iter().filter(|(name, _)| *name != pumice_device::settings::SEED));
+        for (name, given) in [
+            ("--no-preload", self.options.run.no_preload),
+            ("--sysfs", self.options.run.sysfs),
+            ("--rsocket", self.options.run.rsocket),
+        ] {
+            if given {
+                command.arg(name);
+            }
+        }
+        if let Some(code) = self.options.run.check.check_exit {
+            command.arg("--check-exit").arg(code.to_string());
+        }
+        command.arg("--").args(&self.options.run.program);
+        let null = Path::new("/dev/null");
+        let mut group = Group::start(&mut command, null, &file("said"))
+            .map_err(|error| CommandError::Failed(format!("a run cannot be started: {error}")))?;
+        let waited = group
+            .wait(Duration::from_secs(self.options.timeout), &self.interrupted)
+            .map_err(|error| CommandError::Failed(format!("a run is lost: {error}")))?;
+        let mut found = match waited {
+            Waited::Interrupted => None,
+            Waited::TimedOut => Some(timed_out(self.options.timeout)),
+            Waited::Ended(_) => Some(RunOutcome::read(&outcome).ok_or_else(|| {
+                let said = std::fs::read_to_string(file("said")).unwrap_or_default();
+                CommandError::Failed(format!("a run did not begin: {}", said.trim()))
+            })?),
+        };
+        drop(group);
+        if let Some(found) = found.as_mut().filter(|found| found.is_failure) {
+            let last = std::fs::read(&output).ok().map(|bytes| last_line(&bytes)).unwrap_or_default();
+            if !last.is_empty() {
+                found.end = format!("{}: {last}", found.end);
+            }
+        }
+        for kind in ["outcome", "output", "departures", "said"] {
+            let _ = std::fs::remove_file(file(kind));
+        }
+        Ok(found)
+    }
+
+    fn cannot_write(&self, file: &Path, error: &std::io::Error) -> CommandError {
+        CommandError::Failed(format!("{} cannot be written: {error}: make room", file.display()))
+    }
+}
+
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn timed_out(seconds: u64) -> RunOutcome {
+    RunOutcome {
+        end: format!("no end within {seconds} s of real time"),
+        is_failure: true,
+        is_certified: false,
+        said: String::new(),
+        digest: 0,
+        departures: BTreeMap::new(),
+    }
+}
+
+/// The last line that the program printed, without numbers: runs that failed alike say the same there.
+fn last_line(output: &[u8]) -> String {
+    const MOST: usize = 160;
+    let text = String::from_utf8_lossy(output);
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let mut line = String::new();
+    for c in last.chars().take(MOST) {
+        if !c.is_ascii_digit() {
+            line.push(if c.is_control() { ' ' } else { c });
+        } else if !line.ends_with('#') {
+            line.push('#');
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_line;
+
+    #[test]
+    fn the_last_line_has_no_numbers() {
+        assert_eq!(last_line(b"a\nerror 123 at 0x7f\n\n"), "error # at #x#f");
+        assert_eq!(last_line(b""), "");
+    }
+}
