@@ -84,9 +84,9 @@ fn planted(name: &str) -> Vec<(u64, String)> {
     marked.flat_map(|(number, kinds)| kinds.split(' ').map(move |kind| (number, kind.to_owned()))).collect()
 }
 
-/// Whether a finding has a frame in this line of the program, in its place or in another that belongs to it.
+/// Whether a finding has a frame in this line of the program, in its stack or in one that belongs to it.
 fn is_at(finding: &Value, name: &str, line: u64) -> bool {
-    let related = finding["related"].as_array().into_iter().flatten().map(|place| &place["stack"]);
+    let related = finding["related"].as_array().into_iter().flatten().map(|one| &one["stack"]);
     let stacks = std::iter::once(&finding["stack"]).chain(related);
     let mut frames = stacks.filter_map(Value::as_array).flatten();
     let file = format!("/{name}.c");
@@ -245,8 +245,8 @@ fn sarif_log(file: &Path) -> Value {
     let schema = include_str!("golden/sarif/sarif-schema-2.1.0.json");
     let mut schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
     // Its pattern for languages has a stray bracket, and is no regular expression. Our reports have none.
-    for place in ["run", "toolComponent"] {
-        let language = &mut schema["definitions"][place]["properties"]["language"];
+    for definition in ["run", "toolComponent"] {
+        let language = &mut schema["definitions"][definition]["properties"]["language"];
         assert_eq!(language["pattern"], "^[a-zA-Z]{2}|^[a-zA-Z]{2}-[a-zA-Z]{2}]?$");
         language.as_object_mut().expect("a property").remove("pattern");
     }
@@ -264,7 +264,7 @@ fn sarif_log(file: &Path) -> Value {
 }
 
 #[test]
-fn reports_are_sarif_by_its_schema_with_lines_and_related_places() {
+fn reports_are_sarif_by_its_schema_with_lines_and_related_locations() {
     for name in ["used_after_destroy", "lost_wakeup", "objects_left"] {
         let Some(program) = compile(name, &["-g"]) else { return };
         // A name that has to be written differently in a URI.
@@ -274,10 +274,10 @@ fn reports_are_sarif_by_its_schema_with_lines_and_related_places() {
         let results = log["runs"][0]["results"].as_array().expect("results are a list");
         assert!(!results.is_empty(), "{name}: {output:?}");
         for result in results {
-            let place = &result["locations"][0]["physicalLocation"];
-            assert!(place["region"]["startLine"].is_u64(), "{name}: {result}");
+            let location = &result["locations"][0]["physicalLocation"];
+            assert!(location["region"]["startLine"].is_u64(), "{name}: {result}");
             assert!(
-                place["artifactLocation"]["uri"]
+                location["artifactLocation"]["uri"]
                     .as_str()
                     .is_some_and(|uri| uri.ends_with(".c") || uri.ends_with("ends.h"))
             );

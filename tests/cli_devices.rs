@@ -176,8 +176,8 @@ fn verbs_sysfs_netlink_and_the_command_line_list_the_same_devices() {
     let pairs = names.map(|name| format!("{name} lo\n")).concat();
     assert_eq!(run(&["sh", "-c", back]), pairs);
     assert_eq!(links.matches("netdev lo").count(), 3, "{links}");
-    let place = run(&["readlink", "-f", "/sys/class/infiniband/mlx5_0/device"]);
-    assert_eq!(place, "/sys/devices/virtual/infiniband_pci/pci0000:18/0000:18:00.0\n");
+    let path = run(&["readlink", "-f", "/sys/class/infiniband/mlx5_0/device"]);
+    assert_eq!(path, "/sys/devices/virtual/infiniband_pci/pci0000:18/0000:18:00.0\n");
     assert_eq!(run(&["cat", "/sys/class/infiniband/mlx5_0/device/infiniband/mlx5_0/node_type"]), "1: CA\n");
     assert_eq!(run(&["cat", "/sys/class/infiniband/mlx5_3/node_guid"]), "0c42:a103:0065:1a90\n");
     assert_eq!(run(&["cat", "/sys/class/infiniband/mlx5_0/device/uevent"]), "PCI_SLOT_NAME=0000:18:00.0\n");
@@ -373,7 +373,7 @@ fn twenty_processes_with_sixteen_devices_each_talk_to_each_other() {
     }
     let stat = printed(&pumice(&folder, &["stat", "--json"]).output().expect("stat can be run"));
     let found: Value = serde_json::from_str(&stat).expect("JSON");
-    let places: HashSet<(u64, &str)> = found
+    let devices: HashSet<(u64, &str)> = found
         .as_array()
         .expect("a list")
         .iter()
@@ -381,7 +381,7 @@ fn twenty_processes_with_sixteen_devices_each_talk_to_each_other() {
         // Other programs of this user are listed, too.
         .filter(|(_, address)| own.split(',').any(|one| one == *address))
         .collect();
-    assert_eq!(places.len(), 16 * PROCESSES);
+    assert_eq!(devices.len(), 16 * PROCESSES);
     for mut child in crowd {
         drop(child.stdin.take());
         assert!(child.wait().expect("a child of ours").success());

@@ -113,7 +113,7 @@ fn with_folders_that_cannot_be_written_another_one_is_named_or_it_is_blocking() 
         text.lines().find_map(|line| line.split_once("processes meet in ")).map(|(_, folder)| folder);
     match folder {
         Some(folder) => {
-            let elsewhere = ["/tmp", "/dev/shm", "/run"].iter().all(|place| !folder.starts_with(place));
+            let elsewhere = ["/tmp", "/dev/shm", "/run"].iter().all(|known| !folder.starts_with(known));
             assert!(elsewhere && output.status.code() == Some(0), "{text}");
             assert!(text.contains("bytes arrive by RDMA WRITE"), "{text}");
         }

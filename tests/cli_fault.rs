@@ -5,47 +5,47 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-#[path = "fault/place.rs"]
-mod place;
+#[path = "fault/scratch.rs"]
+mod scratch;
 
-use place::{Paced, Place, compile};
+use scratch::{Paced, Scratch, compile};
 
 #[test]
 fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
-    let place = Place::new("alone");
-    let Some(program) = compile(&place, "paced") else { return };
-    let report = place.0.join("report");
+    let scratch = Scratch::new("alone");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let report = scratch.0.join("report");
     let report_text = report.to_str().expect("UTF-8");
-    let mut paced = Paced::alone(&place, &program, 1, &["--tag", "one", "--fault-report", report_text]);
+    let mut paced = Paced::alone(&scratch, &program, 1, &["--tag", "one", "--fault-report", report_text]);
     paced.sends(5);
-    assert!(place.rules(&[]).is_empty() && !report.exists(), "nothing is written without rules");
+    assert!(scratch.rules(&[]).is_empty() && !report.exists(), "nothing is written without rules");
 
-    let (code, out, said) = place.fault(&["add", "drop opcode=send nth=3"]);
+    let (code, out, said) = scratch.fault(&["add", "drop opcode=send nth=3"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(out.ends_with("(paced) tag one: added drop\n"), "{out}");
     paced.sends(10);
-    let rules = place.rules(&["--tag", "o*"]);
+    let rules = scratch.rules(&["--tag", "o*"]);
     // The third is sent twice, and both are met.
     assert_eq!((&rules[0]["met"], &rules[0]["applied"]), (&11.into(), &1.into()), "{rules:?}");
     assert_eq!((&rules[0]["live"], &rules[0]["does"]), (&true.into(), &"drop opcode=send nth=3".into()));
 
-    assert_eq!(place.fault(&["add", "duplicate name=twice opcode=send"]).0, Some(0));
-    assert_eq!(place.fault(&["pause", "twice"]).0, Some(0));
+    assert_eq!(scratch.fault(&["add", "duplicate name=twice opcode=send"]).0, Some(0));
+    assert_eq!(scratch.fault(&["pause", "twice"]).0, Some(0));
     paced.sends(4);
-    assert_eq!(place.rules(&[])[1]["met"], 0);
-    assert_eq!(place.fault(&["resume"]).0, Some(0));
+    assert_eq!(scratch.rules(&[])[1]["met"], 0);
+    assert_eq!(scratch.fault(&["resume"]).0, Some(0));
     paced.sends(4);
-    let twice = &place.rules(&[])[1];
+    let twice = &scratch.rules(&[])[1];
     assert_eq!((&twice["met"], &twice["applied"]), (&4.into(), &4.into()));
-    let (_, shown, _) = place.fault(&["list"]);
+    let (_, shown, _) = scratch.fault(&["list"]);
     assert!(shown.contains("  twice  met 4, applied 4, live: duplicate name=twice"), "{shown}");
-    assert_eq!(place.fault(&["clear"]).0, Some(0));
-    assert!(place.rules(&[]).is_empty());
+    assert_eq!(scratch.fault(&["clear"]).0, Some(0));
+    assert!(scratch.rules(&[]).is_empty());
     paced.sends(3);
     // Where traffic stands is found again.
-    assert_eq!(place.fault(&["add", "drop name=again opcode=send nth=2"]).0, Some(0));
+    assert_eq!(scratch.fault(&["add", "drop name=again opcode=send nth=2"]).0, Some(0));
     paced.sends(3);
-    assert_eq!(place.rules(&[])[0]["applied"], 1);
+    assert_eq!(scratch.rules(&[])[0]["applied"], 1);
     paced.ends();
 
     let text = fs::read_to_string(&report).expect("the report of a program that took rules");
@@ -57,11 +57,11 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
     let lost = (&lines[2]["rule"], &lines[2]["message"], &lines[2]["lost"]);
     assert_eq!(lost, (&"drop".into(), &7.into(), &true.into()), "the third after five");
     // The report is a plan: with it the same messages are lost in a run from the beginning.
-    let checked = place.pumice(&["faults", "check", report_text]).output().expect("it can be run");
+    let checked = scratch.pumice(&["faults", "check", report_text]).output().expect("it can be run");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
-    let mut again = Paced::alone(&place, &program, 1, &["--tag", "one", "--faults", report_text]);
+    let mut again = Paced::alone(&scratch, &program, 1, &["--tag", "one", "--faults", report_text]);
     again.sends(40);
-    let rules = place.rules(&[]);
+    let rules = scratch.rules(&[]);
     let applied = |name: &str| rules.iter().find(|rule| rule["name"] == name).map(|rule| &rule["applied"]);
     assert_eq!((applied("drop"), applied("again")), (Some(&1.into()), Some(&1.into())), "{rules:?}");
     again.ends();
@@ -69,26 +69,27 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
 
 #[test]
 fn of_several_processes_one_has_to_be_named() {
-    let place = Place::new("several");
-    let Some(program) = compile(&place, "paced") else { return };
-    let mut one = Paced::alone(&place, &program, 2, &["--tag", "one", "--fault", "drop opcode=ack nth=1"]);
-    let mut other = Paced::alone(&place, &program, 3, &["--tag", "other"]);
-    let (code, _, said) = place.fault(&["add", "drop opcode=send nth=1"]);
+    let scratch = Scratch::new("several");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let mut one = Paced::alone(&scratch, &program, 2, &["--tag", "one", "--fault", "drop opcode=ack nth=1"]);
+    let mut other = Paced::alone(&scratch, &program, 3, &["--tag", "other"]);
+    let (code, _, said) = scratch.fault(&["add", "drop opcode=send nth=1"]);
     assert_eq!(code, Some(2), "{said}");
     for part in ["2 processes run", "--pid", "tag one", "tag other", &one.child.id().to_string()] {
         assert!(said.contains(part), "{said}");
     }
-    assert!(place.rules(&["--tag", "other"]).is_empty());
+    assert!(scratch.rules(&["--tag", "other"]).is_empty());
     let pid = other.child.id().to_string();
-    assert_eq!(place.fault(&["add", "drop name=x opcode=send nth=1", "--pid", &pid]).0, Some(0));
-    assert_eq!(place.fault(&["add", "drop name=y opcode=send nth=2", "--all"]).0, Some(0));
+    assert_eq!(scratch.fault(&["add", "drop name=x opcode=send nth=1", "--pid", &pid]).0, Some(0));
+    assert_eq!(scratch.fault(&["add", "drop name=y opcode=send nth=2", "--all"]).0, Some(0));
     one.sends(2);
     other.sends(2);
-    let count =
-        |tag: &str| place.rules(&["--tag", tag]).iter().map(|rule| rule["applied"] == 1).collect::<Vec<_>>();
+    let count = |tag: &str| {
+        scratch.rules(&["--tag", tag]).iter().map(|rule| rule["applied"] == 1).collect::<Vec<_>>()
+    };
     assert_eq!((count("one"), count("other")), (vec![true; 2], vec![true; 2]));
 
-    let (code, out, _) = place.fault(&["pause", "x", "--all", "--json"]);
+    let (code, out, _) = scratch.fault(&["pause", "x", "--all", "--json"]);
     assert_eq!(code, Some(1), "{out}");
     let changes: Vec<Value> = serde_json::from_str(&out).expect("JSON");
     let of = |tag: &str| changes.iter().find(|change| change["tag"] == tag).expect("it was asked");
@@ -96,23 +97,23 @@ fn of_several_processes_one_has_to_be_named() {
     assert_eq!(of("other")["changed"], serde_json::json!(["x"]));
     assert!(of("one")["refused"].as_str().is_some_and(|why| why.contains("no rule \"x\"")), "{out}");
 
-    let (code, out, _) = place.fault(&["clear", "x", "--all"]);
+    let (code, out, _) = scratch.fault(&["clear", "x", "--all"]);
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("tag one: refused: there is no rule \"x\": it has drop, y\n"), "{out}");
     assert!(out.contains("tag other: cleared x\n"), "{out}");
-    let (code, out, _) = place.fault(&["add", "drop tag=third", "--tag", "one"]);
+    let (code, out, _) = scratch.fault(&["add", "drop tag=third", "--tag", "one"]);
     assert!(code == Some(1) && out.contains("this one has one"), "{out}");
-    let (code, _, said) = place.fault(&["add", "dorp", "--all"]);
+    let (code, _, said) = scratch.fault(&["add", "dorp", "--all"]);
     assert!(code == Some(2) && said.contains("dorp is no kind of fault"), "{said}");
-    let (code, _, said) = place.fault(&["list", "--tag", "third"]);
+    let (code, _, said) = scratch.fault(&["list", "--tag", "third"]);
     assert!(code == Some(1) && said.contains("with the tag third"), "{said}");
     one.ends();
     other.ends();
 }
 
 /// The packets of a capture, and the totals.
-fn captured(place: &Place, file: &Path) -> (Vec<Value>, Value) {
-    let output = place.pumice(&["capture", "--json"]).arg(file).output().expect("it can be run");
+fn captured(scratch: &Scratch, file: &Path) -> (Vec<Value>, Value) {
+    let output = scratch.pumice(&["capture", "--json"]).arg(file).output().expect("it can be run");
     let text = String::from_utf8(output.stdout).expect("text");
     let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let totals = lines.pop().expect("totals");
@@ -121,16 +122,16 @@ fn captured(place: &Place, file: &Path) -> (Vec<Value>, Value) {
 
 #[test]
 fn a_capture_has_what_a_plan_lost_and_says_what_it_harmed() {
-    let place = Place::new("marks");
-    let Some(program) = compile(&place, "paced") else { return };
-    let file = place.0.join("capture");
+    let scratch = Scratch::new("marks");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let file = scratch.0.join("capture");
     let options =
         ["--capture", file.to_str().expect("UTF-8"), "--fault", "drop name=third opcode=send nth=3"];
     let more = ["--fault", "duplicate opcode=send nth=6", "--fault", "corrupt opcode=send nth=8 bit=100"];
-    let mut paced = Paced::alone(&place, &program, 4, &[&options[..], &more].concat());
+    let mut paced = Paced::alone(&scratch, &program, 4, &[&options[..], &more].concat());
     paced.sends(10);
     paced.ends();
-    let (packets, totals) = captured(&place, &file);
+    let (packets, totals) = captured(&scratch, &file);
     assert_eq!(totals["lost"], 1);
     let said = |psn: u32| -> Vec<&str> {
         let sends = packets.iter().filter(|one| one["psn"] == psn && one["opcode"] == "RC_SEND_ONLY");
@@ -158,26 +159,26 @@ const ROUNDS: u32 = 40;
 
 /// Runs two ends with these options each, where `%` stands for the name of the end; their addresses end in
 /// `number` and the next one.
-fn run_pair(place: &Place, program: &Path, number: u8, options: &[&str]) {
-    for (rest, code) in pair_by(place, program, number, &["run"], options) {
+fn run_pair(scratch: &Scratch, program: &Path, number: u8, options: &[&str]) {
+    for (rest, code) in pair_by(scratch, program, number, &["run"], options) {
         assert_eq!(code, Some(0), "{rest}");
     }
 }
 
 /// The same by this command; what the ends say last.
 fn pair_by(
-    place: &Place,
+    scratch: &Scratch,
     program: &Path,
     number: u8,
     by: &[&str],
     options: &[&str],
 ) -> [(String, Option<i32>); 2] {
-    pair_at(place, program, [number, number + 1], by, options)
+    pair_at(scratch, program, [number, number + 1], by, options)
 }
 
 /// The same with these addresses.
 fn pair_at(
-    place: &Place,
+    scratch: &Scratch,
     program: &Path,
     [of_sender, of_receiver]: [u8; 2],
     by: &[&str],
@@ -186,7 +187,7 @@ fn pair_at(
     let mut ends = [("sender", of_sender), ("receiver", of_receiver)].map(|(name, number)| {
         let options: Vec<String> = options.iter().map(|option| option.replace('%', name)).collect();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        Paced::begin(place, program, number, by, &[&["--tag", name], &options[..]].concat())
+        Paced::begin(scratch, program, number, by, &[&["--tag", name], &options[..]].concat())
     });
     let [of_sender, of_receiver] = ends.each_mut().map(Paced::says);
     let [sender, receiver] = &mut ends;
@@ -218,16 +219,16 @@ fn lost_requests(report: &Path) -> Vec<[u64; 3]> {
 
 #[test]
 fn the_plan_of_two_captures_loses_the_same_packets_again() {
-    let place = Place::new("again");
-    let Some(program) = compile(&place, "pair") else { return };
-    let path = |name: &str| place.0.join(name).to_str().expect("UTF-8").to_owned();
+    let scratch = Scratch::new("again");
+    let Some(program) = compile(&scratch, "pair") else { return };
+    let path = |name: &str| scratch.0.join(name).to_str().expect("UTF-8").to_owned();
     let (capture, report) = (path("%.pcapng"), path("%.first"));
-    run_pair(&place, &program, 5, &["--loss", "0.08", "--capture", &capture, "--fault-report", &report]);
-    let first = lost_requests(&place.0.join("sender.first"));
+    run_pair(&scratch, &program, 5, &["--loss", "0.08", "--capture", &capture, "--fault-report", &report]);
+    let first = lost_requests(&scratch.0.join("sender.first"));
     assert!(first.len() >= 3, "{first:?}");
 
     let made =
-        place.pumice(&["capture", &path("sender.pcapng"), &path("receiver.pcapng"), "--faults"]).output();
+        scratch.pumice(&["capture", &path("sender.pcapng"), &path("receiver.pcapng"), "--faults"]).output();
     let made = made.expect("it can be run");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let plan = String::from_utf8(made.stdout).expect("text");
@@ -235,14 +236,14 @@ fn the_plan_of_two_captures_loses_the_same_packets_again() {
         assert!(plan.contains(part), "{plan}");
     }
     assert!(!plan.contains("# * sides:") && !plan.contains("# * fates:"), "these are known: {plan}");
-    fs::write(place.0.join("plan.toml"), &plan).expect("the folder is writable");
-    let checked = place.pumice(&["faults", "check", &path("plan.toml")]).output().expect("it can be run");
+    fs::write(scratch.0.join("plan.toml"), &plan).expect("the folder is writable");
+    let checked = scratch.pumice(&["faults", "check", &path("plan.toml")]).output().expect("it can be run");
     assert!(checked.status.success(), "{plan}{}", String::from_utf8_lossy(&checked.stderr));
 
     let report = path("%.second");
-    run_pair(&place, &program, 5, &["--faults", &path("plan.toml"), "--fault-report", &report]);
+    run_pair(&scratch, &program, 5, &["--faults", &path("plan.toml"), "--fault-report", &report]);
     // What the network itself lost of the first run, as on a busy machine, is in the plan besides.
-    let second = lost_requests(&place.0.join("sender.second"));
+    let second = lost_requests(&scratch.0.join("sender.second"));
     assert!(first.iter().all(|lost| second.contains(lost)), "{first:?} {second:?} {plan}");
     let is_of_requests =
         |rule: &&str| rule.contains("do = \"drop\"") && rule.contains("side = \"requester\"");
@@ -251,17 +252,17 @@ fn the_plan_of_two_captures_loses_the_same_packets_again() {
 
 #[test]
 fn the_plan_of_one_capture_takes_what_was_sent_again_for_lost() {
-    let place = Place::new("one-side");
-    let Some(program) = compile(&place, "pair") else { return };
-    let path = |name: &str| place.0.join(name).to_str().expect("UTF-8").to_owned();
+    let scratch = Scratch::new("one-side");
+    let Some(program) = compile(&scratch, "pair") else { return };
+    let path = |name: &str| scratch.0.join(name).to_str().expect("UTF-8").to_owned();
     let (capture, report) = (path("%.pcapng"), path("%.first"));
     let fault = "drop opcode=send nth=20..100+20";
-    run_pair(&place, &program, 7, &["--fault", fault, "--capture", &capture, "--fault-report", &report]);
+    run_pair(&scratch, &program, 7, &["--fault", fault, "--capture", &capture, "--fault-report", &report]);
     let made =
-        place.pumice(&["capture", &path("sender.pcapng"), "--faults"]).output().expect("it can be run");
+        scratch.pumice(&["capture", &path("sender.pcapng"), "--faults"]).output().expect("it can be run");
     let plan = String::from_utf8(made.stdout).expect("text");
     assert!(made.status.success() && plan.contains("# * fates:"), "{plan}");
-    for [message, packet, transmission] in lost_requests(&place.0.join("sender.first")) {
+    for [message, packet, transmission] in lost_requests(&scratch.0.join("sender.first")) {
         let rule = format!("message = \"{message}\"\npacket = {packet}\ntransmission = {transmission}\n");
         assert!(plan.contains(&rule), "{message}: {plan}");
     }
@@ -298,16 +299,16 @@ fn assert_all_again((said, code): &(String, Option<i32>), least: usize) {
 
 #[test]
 fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
-    let place = Place::new("record");
-    let Some(program) = compile(&place, "pair") else { return };
-    let folder = place.0.join("record");
+    let scratch = Scratch::new("record");
+    let Some(program) = compile(&scratch, "pair") else { return };
+    let folder = scratch.0.join("record");
     let name = folder.to_str().expect("UTF-8");
     let fault = "drop name=some chance=0.08 side=requester";
-    run_pair(&place, &program, 9, &["--record", name, "--fault", fault]);
+    run_pair(&scratch, &program, 9, &["--record", name, "--fault", fault]);
     let report = of_record(&folder, "sender", "faults");
     let first = lost_requests(&report);
     assert!(first.len() >= 3, "{first:?}");
-    let [of_sender, _] = pair_by(&place, &program, 9, &["replay", name], &[]);
+    let [of_sender, _] = pair_by(&scratch, &program, 9, &["replay", name], &[]);
     assert_all_again(&of_sender, first.len());
     let replay = replay_of(&folder, "sender");
     let again = lost_requests(&of_record(&replay, "sender", "faults"));
@@ -321,13 +322,13 @@ fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
     let capture = of_record(&folder, "sender", "pcapng");
     let mut bytes = fs::read(&capture).expect("a capture");
     let mark = b"pumice: lost: ";
-    let places: Vec<usize> =
+    let offsets: Vec<usize> =
         (0..bytes.len() - mark.len()).filter(|at| bytes[*at..].starts_with(mark)).collect();
-    for at in places {
+    for at in offsets {
         bytes[at] = b'P';
     }
     fs::write(&capture, bytes).expect("a file of ours");
-    let [of_sender, _] = pair_by(&place, &program, 9, &["replay", name], &[]);
+    let [of_sender, _] = pair_by(&scratch, &program, 9, &["replay", name], &[]);
     assert_all_again(&of_sender, first.len());
     let report = of_record(&replay_of(&folder, "sender"), "sender", "faults");
     let again = lost_requests(&report);
@@ -338,18 +339,18 @@ fn a_recorded_run_loses_the_same_packets_when_it_is_replayed() {
 
 #[test]
 fn processes_with_one_address_are_recorded_and_a_replay_sees_no_loss_that_was_none() {
-    let place = Place::new("one-address");
-    let Some(program) = compile(&place, "pair") else { return };
-    let folder = place.0.join("record");
+    let scratch = Scratch::new("one-address");
+    let Some(program) = compile(&scratch, "pair") else { return };
+    let folder = scratch.0.join("record");
     let name = folder.to_str().expect("UTF-8");
     let fault = "drop name=some chance=0.08 side=requester";
     let options = ["--record", name, "--fault", fault];
-    for (rest, code) in pair_at(&place, &program, [21, 21], &["run"], &options) {
+    for (rest, code) in pair_at(&scratch, &program, [21, 21], &["run"], &options) {
         assert_eq!(code, Some(0), "{rest}");
     }
     let lost = lost_requests(&of_record(&folder, "sender", "faults"));
     for (end, least) in
-        pair_at(&place, &program, [21, 21], &["replay", name], &[]).iter().zip([lost.len(), 0])
+        pair_at(&scratch, &program, [21, 21], &["replay", name], &[]).iter().zip([lost.len(), 0])
     {
         assert_all_again(end, least);
         // On a busy machine some are sent again. All are 160 requests, of which twenty would be told.
@@ -358,8 +359,8 @@ fn processes_with_one_address_are_recorded_and_a_replay_sees_no_loss_that_was_no
 }
 
 /// What `pumice stat` says of a counter, all processes that run this program together.
-fn counted(place: &Place, program: &str, counter: &str) -> u64 {
-    let output = place.pumice(&["stat", "--json"]).output().expect("it can be run");
+fn counted(scratch: &Scratch, program: &str, counter: &str) -> u64 {
+    let output = scratch.pumice(&["stat", "--json"]).output().expect("it can be run");
     let all: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let processes = all.as_array().map(Vec::as_slice).unwrap_or_default();
     let own = processes.iter().filter(|process| process["program"] == program);
@@ -375,16 +376,16 @@ fn answers(report: &Path, rule: &str) -> usize {
 
 #[test]
 fn a_record_has_the_children_of_a_program_and_a_receiver_that_was_not_ready() {
-    let place = Place::new("children");
-    let Some(program) = compile(&place, "pair") else { return };
-    let folder = place.0.join("record");
+    let scratch = Scratch::new("children");
+    let Some(program) = compile(&scratch, "pair") else { return };
+    let folder = scratch.0.join("record");
     let name = folder.to_str().expect("UTF-8");
     // The shell does not become the program: it has something to do after it. The timer is 82 ms.
-    let script = place.0.join("child.sh");
+    let script = scratch.0.join("child.sh");
     fs::write(&script, format!("{} 26\nexit $?\n", program.display())).expect("the folder is writable");
     let start = |by: &[&str], tag: &str, number: u8| {
         let options = ["--tag", tag, "--", "/bin/sh"];
-        Paced::begin(&place, &script, number, by, &options)
+        Paced::begin(&scratch, &script, number, by, &options)
     };
     let meet = |by: &[&str]| {
         let (mut sender, mut receiver) = (start(by, "sender", 11), start(by, "receiver", 12));
@@ -397,7 +398,7 @@ fn a_record_has_the_children_of_a_program_and_a_receiver_that_was_not_ready() {
     };
     let (mut sender, mut receiver) = meet(&["run", "--record", name]);
     sender.is_told("send 1");
-    while counted(&place, "pair", "rx_rnr_nak") == 0 {}
+    while counted(&scratch, "pair", "rx_rnr_nak") == 0 {}
     receiver.does("recv ", 1);
     sender.hears("done 1\n");
     receiver.does("wait ", 1);

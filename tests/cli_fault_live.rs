@@ -4,16 +4,16 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-#[path = "fault/place.rs"]
-mod place;
+#[path = "fault/scratch.rs"]
+mod scratch;
 
-use place::{Paced, Place, address, compile};
+use scratch::{Paced, Scratch, address, compile};
 
 /// How long the tests wait for what has to come.
 const PATIENCE: Duration = Duration::from_secs(60);
 const UP: &str = "4 5 1 1, 4: ACTIVE, 5: LinkUp, 2.5 Gb/sec (1X SDR)\n";
 
-impl Place {
+impl Scratch {
     fn happens(&self, rule: &str) {
         let (code, out, said) = self.fault(&["add", &format!("event {rule} after=\"time 0s\"")]);
         assert_eq!(code, Some(0), "{rule}: {out}{said}");
@@ -52,75 +52,75 @@ fn file(device: &str, name: &str) -> String {
 
 #[test]
 fn a_port_goes_down_and_up_and_sysfs_follows() {
-    let place = Place::new("live-port");
-    let Some(program) = compile(&place, "watch") else { return };
-    let mut watch = Paced::alone(&place, &program, 31, &[]);
+    let scratch = Scratch::new("live-port");
+    let Some(program) = compile(&scratch, "watch") else { return };
+    let mut watch = Paced::alone(&scratch, &program, 31, &[]);
     let own = address(31);
     let state =
-        || place.other(&own, &[], &["cat", &file("pumice0", "state"), &file("pumice0", "phys_state")]);
+        || scratch.other(&own, &[], &["cat", &file("pumice0", "state"), &file("pumice0", "phys_state")]);
     assert_eq!(watch.asked("port 0"), UP);
     assert_eq!(state(), "4: ACTIVE\n5: LinkUp\n");
 
-    place.happens("kind=port-down");
+    scratch.happens("kind=port-down");
     assert_eq!(watch.asked("event 0"), "port error\n");
     // The file says so when the program has the event.
     assert_eq!(watch.asked("port 0"), "1 3 1 1, 1: DOWN, 3: Disabled, 2.5 Gb/sec (1X SDR)\n");
     assert_eq!(state(), "1: DOWN\n3: Disabled\n");
     if Command::new("rdma").arg("-V").output().is_ok() {
-        let link = place.other(&own, &[], &["rdma", "link"]);
+        let link = scratch.other(&own, &[], &["rdma", "link"]);
         assert!(link.contains("link pumice0/1 state DOWN physical_state DISABLED"), "{link}");
     }
-    place.happens("kind=port-up");
+    scratch.happens("kind=port-up");
     assert_eq!(watch.asked("event 0"), "port active\n");
     assert_eq!(watch.asked("port 0"), UP);
     assert_eq!(state(), "4: ACTIVE\n5: LinkUp\n");
 
-    place.happens("kind=cable-pull");
+    scratch.happens("kind=cable-pull");
     watch.asked_until("port 0", "4 2 1 1, 4: ACTIVE, 2: Polling, 2.5 Gb/sec (1X SDR)\n");
     assert_eq!(state(), "4: ACTIVE\n2: Polling\n");
-    place.happens("kind=port-up");
+    scratch.happens("kind=port-up");
     watch.asked_until("port 0", UP);
 
-    place.happens("kind=speed-change speed=edr width=2");
+    scratch.happens("kind=speed-change speed=edr width=2");
     assert_eq!(
         (watch.asked("event 0"), watch.asked("event 0")),
         ("port error\n".into(), "port active\n".into())
     );
     assert_eq!(watch.asked("port 0"), "4 5 32 16, 4: ACTIVE, 5: LinkUp, 50 Gb/sec (2X EDR)\n");
-    place.happens("kind=speed-change width=4");
+    scratch.happens("kind=speed-change width=4");
     assert_eq!(
         (watch.asked("event 0"), watch.asked("event 0")),
         ("port error\n".into(), "port active\n".into())
     );
     assert_eq!(watch.asked("port 0"), "4 5 32 2, 4: ACTIVE, 5: LinkUp, 100 Gb/sec (4X EDR)\n");
-    assert_eq!(place.other(&own, &[], &["cat", &file("pumice0", "rate")]), "100 Gb/sec (4X EDR)\n");
+    assert_eq!(scratch.other(&own, &[], &["cat", &file("pumice0", "rate")]), "100 Gb/sec (4X EDR)\n");
 
-    let shown = |name: &str| place.other(&own, &[], &["cat", &file("pumice0", name)]);
+    let shown = |name: &str| scratch.other(&own, &[], &["cat", &file("pumice0", name)]);
     let (gid, empty) = (shown("gids/0"), "0000:0000:0000:0000:0000:0000:0000:0000\n");
     assert_eq!((shown("gids/5").as_str(), shown("gid_attrs/types/5").as_str()), (empty, ""));
-    place.happens("kind=gid-move to=5");
+    scratch.happens("kind=gid-move to=5");
     assert_eq!(watch.asked("event 0"), "GID table change\n");
     assert_eq!((shown("gids/5"), shown("gids/0").as_str()), (gid.clone(), empty));
     assert_eq!(shown("gid_attrs/types/5"), "RoCE v2\n");
     assert_eq!(shown("gid_attrs/ndevs/5"), "lo\n");
-    // As Linux answers for a place without an address.
+    // As Linux answers for an index without an address.
     let script = format!("cat {} 2>&1", file("pumice0", "gid_attrs/types/0"));
-    let refused = place.other(&own, &[], &["sh", "-c", &script]);
+    let refused = scratch.other(&own, &[], &["sh", "-c", &script]);
     assert!(refused.ends_with("Invalid argument\n"), "{refused}");
-    place.happens("kind=gid-move gid=5 to=0");
+    scratch.happens("kind=gid-move gid=5 to=0");
     assert_eq!(watch.asked("event 0"), "GID table change\n");
     assert_eq!((shown("gids/0"), shown("gids/5").as_str()), (gid.clone(), empty));
-    place.happens("kind=gid-move to=3");
+    scratch.happens("kind=gid-move to=3");
     assert_eq!(watch.asked("event 0"), "GID table change\n");
     assert_eq!(shown("gids/3"), gid);
-    place.happens("kind=port-down time=50ms");
+    scratch.happens("kind=port-down time=50ms");
     assert_eq!(
         (watch.asked("event 0"), watch.asked("event 0")),
         ("port error\n".into(), "port active\n".into())
     );
 
     // What happened to a process ends with it, also where it is killed.
-    place.happens("kind=port-down");
+    scratch.happens("kind=port-down");
     assert_eq!(watch.asked("event 0"), "port error\n");
     assert_eq!(state(), "1: DOWN\n3: Disabled\n");
     watch.child.kill().expect("a child of ours");
@@ -131,21 +131,21 @@ fn a_port_goes_down_and_up_and_sysfs_follows() {
 
 #[test]
 fn of_two_processes_each_sees_its_own_port_and_others_the_worse() {
-    let place = Place::new("live-two");
-    let Some(program) = compile(&place, "watch") else { return };
+    let scratch = Scratch::new("live-two");
+    let Some(program) = compile(&scratch, "watch") else { return };
     let own = address(33);
     let start = |tag: &str| {
-        let mut watch = Paced::on(&place, &program, &own, &["run"], &["--tag", tag]);
+        let mut watch = Paced::on(&scratch, &program, &own, &["run"], &["--tag", tag]);
         watch.hears("ready\n");
         watch
     };
     let (mut one, mut other) = (start("one"), start("other"));
-    let (code, _, said) = place.fault(&["add", "event kind=port-down after=\"time 0s\"", "--tag", "one"]);
+    let (code, _, said) = scratch.fault(&["add", "event kind=port-down after=\"time 0s\"", "--tag", "one"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(one.asked("event 0"), "port error\n");
     assert!(one.asked("port 0").contains("1: DOWN"));
     assert_eq!(other.asked("port 0"), UP);
-    let state = || place.other(&own, &[], &["cat", &file("pumice0", "state")]);
+    let state = || scratch.other(&own, &[], &["cat", &file("pumice0", "state")]);
     assert_eq!(state(), "1: DOWN\n");
     one.ends();
     assert_eq!(state(), "4: ACTIVE\n");
@@ -154,15 +154,15 @@ fn of_two_processes_each_sees_its_own_port_and_others_the_worse() {
 
 #[test]
 fn a_device_is_pulled_out_and_nothing_shows_it() {
-    let place = Place::new("live-unplug");
-    let Some(program) = compile(&place, "watch") else { return };
+    let scratch = Scratch::new("live-unplug");
+    let Some(program) = compile(&scratch, "watch") else { return };
     let addresses = format!("{},{}", address(35), address(36));
     let options = ["--devices", "2"];
-    let other = |words: &[&str]| place.other(&addresses, &options, words);
-    let mut watch = Paced::on(&place, &program, &addresses, &["run"], &options);
+    let other = |words: &[&str]| scratch.other(&addresses, &options, words);
+    let mut watch = Paced::on(&scratch, &program, &addresses, &["run"], &options);
     watch.hears("ready\n");
     assert_eq!(watch.asked("list"), "verbs pumice0 pumice1, sysfs pumice0 pumice1\n");
-    place.happens("kind=unplug device=pumice1");
+    scratch.happens("kind=unplug device=pumice1");
     assert_eq!(watch.asked("event 1"), "local catastrophic error\n");
     assert_eq!(watch.asked("list"), "verbs pumice0, sysfs pumice0\n");
     assert_eq!(watch.asked("port 1"), "refused, none, none, none\n");
@@ -189,31 +189,31 @@ fn a_device_is_pulled_out_and_nothing_shows_it() {
     assert_eq!(other(&["ls", "/sys/class/infiniband"]), "pumice0\npumice1\n");
 
     // After a time it is back.
-    let mut watch = Paced::on(&place, &program, &addresses, &["run"], &options);
+    let mut watch = Paced::on(&scratch, &program, &addresses, &["run"], &options);
     watch.hears("ready\n");
-    place.happens("kind=unplug device=pumice0 time=200ms");
+    scratch.happens("kind=unplug device=pumice0 time=200ms");
     assert_eq!(watch.asked("event 0"), "local catastrophic error\n");
     watch.asked_until("list", "verbs pumice0 pumice1, sysfs pumice0 pumice1\n");
     watch.ends();
 }
 
 /// Waits until the rule of this name has applied.
-fn has_applied(place: &Place, name: &str) {
+fn has_applied(scratch: &Scratch, name: &str) {
     let end = Instant::now() + PATIENCE;
-    while !place.rules(&[]).iter().any(|rule| rule["name"] == name && rule["applied"] == 1) {
+    while !scratch.rules(&[]).iter().any(|rule| rule["name"] == name && rule["applied"] == 1) {
         assert!(Instant::now() < end, "{name} does not apply");
     }
 }
 
 #[test]
 fn a_link_becomes_slow_while_a_program_runs_on_both_media() {
-    let place = Place::new("live-link");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("live-link");
+    let Some(program) = compile(&scratch, "paced") else { return };
     for (end, wire) in [(37, "udp"), (38, "auto")] {
-        let mut paced = Paced::alone(&place, &program, end, &["--wire", wire]);
+        let mut paced = Paced::alone(&scratch, &program, end, &["--wire", wire]);
         paced.sends(3);
-        place.happens("name=far kind=link delay=40ms");
-        has_applied(&place, "far");
+        scratch.happens("name=far kind=link delay=40ms");
+        has_applied(&scratch, "far");
         for _ in 0..2 {
             let begun = Instant::now();
             paced.sends(1);
@@ -221,11 +221,11 @@ fn a_link_becomes_slow_while_a_program_runs_on_both_media() {
             let took = begun.elapsed();
             assert!(took >= Duration::from_millis(160), "{wire}: {took:?}");
         }
-        place.happens("name=slow kind=link delay=0ns rate=1Mbit queue=64KiB");
-        has_applied(&place, "slow");
+        scratch.happens("name=slow kind=link delay=0ns rate=1Mbit queue=64KiB");
+        has_applied(&scratch, "slow");
         paced.sends(20);
-        place.happens("name=again kind=link-restore");
-        has_applied(&place, "again");
+        scratch.happens("name=again kind=link-restore");
+        has_applied(&scratch, "again");
         paced.sends(20);
         paced.ends();
     }

@@ -10,10 +10,10 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-#[path = "fault/place.rs"]
-mod place;
+#[path = "fault/scratch.rs"]
+mod scratch;
 
-use place::{Place, address, compile};
+use scratch::{Scratch, address, compile};
 
 /// Linux's number of the signal of a file that is larger than it may be.
 const SIGXFSZ: i32 = 25;
@@ -22,36 +22,40 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a script of bash in which `$pumice` and `$program` are the programs, `$place` is a folder of the
+/// Runs a script of bash in which `$pumice` and `$program` are the programs, `$scratch` is a folder of the
 /// test, and `$address` an address that no other test uses. `wrapper` is a command that runs bash.
-fn bash(place: &Place, program: &Path, end: u8, wrapper: &[&str], script: &str) -> Output {
+fn bash(scratch: &Scratch, program: &Path, end: u8, wrapper: &[&str], script: &str) -> Output {
     let words = [wrapper, &["bash", "-c", script]].concat();
     let mut command = Command::new(words[0]);
     for variable in pumice_device::settings::VARIABLES {
         command.env_remove(variable);
     }
-    command.args(&words[1..]).stdin(Stdio::null()).env("XDG_RUNTIME_DIR", &place.0).env("place", &place.0);
+    command
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .env("XDG_RUNTIME_DIR", &scratch.0)
+        .env("scratch", &scratch.0);
     command.env("pumice", env!("CARGO_BIN_EXE_pumice")).env("program", program).env("address", address(end));
     command.output().expect("the command can be run")
 }
 
 /// The same with a disk at `$disk` that has room for 64 KiB; none where it may not be mounted.
-fn on_small_disk(place: &Place, program: &Path, end: u8, script: &str) -> Option<Output> {
-    let disk = place.0.join("disk");
+fn on_small_disk(scratch: &Scratch, program: &Path, end: u8, script: &str) -> Option<Output> {
+    let disk = scratch.0.join("disk");
     let _ = fs::create_dir(&disk);
-    let mount = "disk=$place/disk; mount -t tmpfs -o size=64k none \"$disk\"";
-    let allowed = bash(place, program, end, &["unshare", "-Urm"], mount);
+    let mount = "disk=$scratch/disk; mount -t tmpfs -o size=64k none \"$disk\"";
+    let allowed = bash(scratch, program, end, &["unshare", "-Urm"], mount);
     if !allowed.status.success() {
         let _ = writeln!(std::io::stderr(), "**** SKIPPED: unshare -Urm and mount are not allowed here");
         return None;
     }
-    Some(bash(place, program, end, &["unshare", "-Urm"], &format!("{mount} && {script}")))
+    Some(bash(scratch, program, end, &["unshare", "-Urm"], &format!("{mount} && {script}")))
 }
 
 #[test]
 fn a_full_disk_is_said_once_for_each_file_and_the_program_goes_on() {
-    let place = Place::new("full-disk");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("full-disk");
+    let Some(program) = compile(&scratch, "paced") else { return };
     let run =
         |options: &str| format!("echo 1000 | \"$pumice\" run --addr $address {options} -- \"$program\"");
     for (name, options) in [
@@ -61,7 +65,7 @@ fn a_full_disk_is_said_once_for_each_file_and_the_program_goes_on() {
         ("f.jsonl", "--fault 'note opcode=send' --fault-report \"$disk/f.jsonl\""),
         ("calls", "--fault 'slow call=ibv_post_send time=1us' --fault-report \"$disk/calls\""),
     ] {
-        let Some(output) = on_small_disk(&place, &program, 21, &run(options)) else { return };
+        let Some(output) = on_small_disk(&scratch, &program, 21, &run(options)) else { return };
         let (said, out) = (said(&output), String::from_utf8_lossy(&output.stdout));
         assert!(out.contains("done 1000"), "{name}: the program did not go on: {out}{said}");
         let about: Vec<&str> = said.lines().filter(|line| line.contains("No space left on device")).collect();
@@ -72,13 +76,13 @@ fn a_full_disk_is_said_once_for_each_file_and_the_program_goes_on() {
 
 #[test]
 fn what_was_whole_on_a_full_disk_can_be_read() {
-    let place = Place::new("full-whole");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("full-whole");
+    let Some(program) = compile(&scratch, "paced") else { return };
     let script = "echo 1000 | \"$pumice\" run --addr $address --capture \"$disk/c\" \
                   --fault 'note opcode=send' --fault-report \"$disk/f\" -- \"$program\" 2>/dev/null
                   \"$pumice\" capture --summary \"$disk/c\" | tail -n 1 &&
                   \"$pumice\" faults assert \"$disk/f\"";
-    let Some(output) = on_small_disk(&place, &program, 22, script) else { return };
+    let Some(output) = on_small_disk(&scratch, &program, 22, script) else { return };
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && out.contains("RoCE packets with"), "{out}{}", said(&output));
     assert!(out.contains(", 0 bad"), "the capture ends with a whole packet: {out}");
@@ -86,15 +90,15 @@ fn what_was_whole_on_a_full_disk_can_be_read() {
 
 #[test]
 fn a_report_of_checks_without_room_is_an_exit_code() {
-    let place = Place::new("full-check");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("full-check");
+    let Some(program) = compile(&scratch, "paced") else { return };
     let fill = "head -c 65536 /dev/zero >\"$disk/full\" 2>/dev/null;";
     for (format, options) in [("json", "--check-format json"), ("text", "--check-format text")] {
         let script = format!(
             "{fill} echo 3 | \"$pumice\" check --addr $address --check-exit 7 --check-report \"$disk/r\" \
              {options} -- \"$program\""
         );
-        let Some(output) = on_small_disk(&place, &program, 23, &script) else { return };
+        let Some(output) = on_small_disk(&scratch, &program, 23, &script) else { return };
         let said = said(&output);
         assert_eq!(said.matches("No space left on device").count(), 1, "{format}: {said}");
         assert!(said.contains("/r: the report of checks"), "{format}: {said}");
@@ -105,21 +109,21 @@ fn a_report_of_checks_without_room_is_an_exit_code() {
 
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
-    let place = Place::new("size-limit");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("size-limit");
+    let Some(program) = compile(&scratch, "paced") else { return };
     // KiB: nothing; less than the files beside the registry have; less than what is asked for will have.
     for (limit, options, sentence) in [
         (0, "", "File too large"),
         (100, "", ""),
         (
             1024,
-            "--capture \"$place/c\"",
+            "--capture \"$scratch/c\"",
             "/c: the capture ends here, because it cannot be written: File too large",
         ),
-        (1024, "--trace \"$place/t\"", "/t: the trace ends here: it cannot be written: File too large"),
+        (1024, "--trace \"$scratch/t\"", "/t: the trace ends here: it cannot be written: File too large"),
         (
             1024,
-            "--fault 'note opcode=send' --fault-report \"$place/f\"",
+            "--fault 'note opcode=send' --fault-report \"$scratch/f\"",
             "/f: the report of faults ends here",
         ),
     ] {
@@ -127,7 +131,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
             "ulimit -f {limit}; echo 9000 | \"$pumice\" run --addr $address {options} -- \"$program\"; \
              exit ${{PIPESTATUS[1]}}"
         );
-        let output = bash(&place, &program, 24, &[], &script);
+        let output = bash(&scratch, &program, 24, &[], &script);
         let said = said(&output);
         assert_ne!(output.status.code(), Some(128 + SIGXFSZ), "{options}: {said}");
         assert_ne!(output.status.signal(), Some(SIGXFSZ), "{options}: {said}");
@@ -136,27 +140,27 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
         assert_eq!(went_on, limit > 0, "{options}: {said}");
     }
     // A log that is a file, and the program's own write, which still ends it.
-    let script = "ulimit -f 1024; head -c 1048576 /dev/zero >\"$place/log\"; \
-                  echo 3 | \"$pumice\" run --addr $address --log debug -- \"$program\" 2>>\"$place/log\" |
+    let script = "ulimit -f 1024; head -c 1048576 /dev/zero >\"$scratch/log\"; \
+                  echo 3 | \"$pumice\" run --addr $address --log debug -- \"$program\" 2>>\"$scratch/log\" |
                   grep done; \
-                  \"$pumice\" run -- head -c 2000000 /dev/zero >\"$place/own\"; exit $?";
-    let output = bash(&place, &program, 24, &[], script);
+                  \"$pumice\" run -- head -c 2000000 /dev/zero >\"$scratch/own\"; exit $?";
+    let output = bash(&scratch, &program, 24, &[], script);
     assert!(String::from_utf8_lossy(&output.stdout).contains("done 3"), "{output:?}");
     assert_eq!(output.status.code(), Some(128 + SIGXFSZ), "{output:?}");
 }
 
 #[test]
 fn what_programs_send_is_written_for_their_user_alone() {
-    let place = Place::new("modes");
-    let Some(program) = compile(&place, "paced") else { return };
-    let script = "umask 0; echo old >\"$place/c\"
+    let scratch = Scratch::new("modes");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let script = "umask 0; echo old >\"$scratch/c\"
         run() { echo 3 | \"$pumice\" run --addr $address \"$@\" -- \"$program\" >/dev/null; }
-        run --capture \"$place/c\" && run --trace \"$place/t\" && run --record \"$place/new/record\" &&
-        run --fault 'note opcode=send' --fault-report \"$place/f\" &&
-        run --check --check-report \"$place/k.json\" &&
-        \"$pumice\" trace view -o \"$place/page.html\" \"$place/t\" &&
-        cd \"$place\" && find c t new f k.json page.html -printf '%m %y %p\\n'";
-    let output = bash(&place, &program, 25, &[], script);
+        run --capture \"$scratch/c\" && run --trace \"$scratch/t\" && run --record \"$scratch/new/record\" &&
+        run --fault 'note opcode=send' --fault-report \"$scratch/f\" &&
+        run --check --check-report \"$scratch/k.json\" &&
+        \"$pumice\" trace view -o \"$scratch/page.html\" \"$scratch/t\" &&
+        cd \"$scratch\" && find c t new f k.json page.html -printf '%m %y %p\\n'";
+    let output = bash(&scratch, &program, 25, &[], script);
     assert!(output.status.success(), "{output:?}");
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(listed.lines().count() >= 10, "{listed}");
@@ -168,9 +172,9 @@ fn what_programs_send_is_written_for_their_user_alone() {
 
 #[test]
 fn a_stopped_process_that_removes_trees_is_named_and_the_program_starts() {
-    let place = Place::new("held-lock");
-    let folder = place.0.join("pumice");
-    let first = place.pumice(&["run", "--", "true"]).output().expect("it can be run");
+    let scratch = Scratch::new("held-lock");
+    let folder = scratch.0.join("pumice");
+    let first = scratch.pumice(&["run", "--", "true"]).output().expect("it can be run");
     assert!(first.status.success() && folder.join("sysfs.lock").is_file(), "{first:?}");
     let script = "use Fcntl ':flock'; open(F, '>>', $ARGV[0]); flock(F, LOCK_EX); $| = 1; \
                   print \"has it\\n\"; sleep 600";
@@ -182,8 +186,8 @@ fn a_stopped_process_that_removes_trees_is_named_and_the_program_starts() {
     assert_eq!(line, "has it\n");
     let pid = Pid::from_child(&holder);
     kill_process(pid, Signal::STOP).expect("it is ours");
-    let output = place.pumice(&["run", "--", "true"]).output().expect("it can be run");
-    let asked = place.pumice(&["run", "--sysfs", "--", "true"]).output().expect("it can be run");
+    let output = scratch.pumice(&["run", "--", "true"]).output().expect("it can be run");
+    let asked = scratch.pumice(&["run", "--sysfs", "--", "true"]).output().expect("it can be run");
     kill_process(pid, Signal::KILL).expect("it is ours");
     holder.wait().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -192,22 +196,22 @@ fn a_stopped_process_that_removes_trees_is_named_and_the_program_starts() {
     assert!(said(&output).contains(&sentence), "{output:?}");
     assert!(said(&output).contains("so the program sees the system's /sys/class/infiniband"), "{output:?}");
     assert_eq!(asked.status.code(), Some(1), "what was asked for cannot be had: {asked:?}");
-    let after = place.pumice(&["run", "--", "true"]).output().expect("it can be run");
+    let after = scratch.pumice(&["run", "--", "true"]).output().expect("it can be run");
     assert!(after.status.success() && after.stderr.is_empty(), "{after:?}");
 }
 
 #[test]
 fn a_program_that_ends_without_closing_its_device_leaves_nothing_in_memory() {
-    let place = Place::new("left-domain");
-    let Some(program) = compile(&place, "leaves_domain") else { return };
+    let scratch = Scratch::new("left-domain");
+    let Some(program) = compile(&scratch, "leaves_domain") else { return };
     // On a disk, if there is one: else the folder of the registry is in memory, and is used itself.
     let runtime = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("left-domain-{}", std::process::id()));
     let _ = fs::remove_dir_all(&runtime);
     fs::create_dir_all(&runtime).expect("the target folder is writable");
     fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("it is ours");
     for how in ["close", "leave"] {
-        let mut command = place.pumice(&["run", "--addr", &address(26), "--"]);
-        command.env("XDG_RUNTIME_DIR", &runtime).arg(&program).arg(place.0.join("named")).arg(how);
+        let mut command = scratch.pumice(&["run", "--addr", &address(26), "--"]);
+        command.env("XDG_RUNTIME_DIR", &runtime).arg(&program).arg(scratch.0.join("named")).arg(how);
         let output = command.output().expect("it can be run");
         assert!(output.status.success(), "{output:?}");
         let files = fs::read_dir(runtime.join("pumice")).expect("the registry's");

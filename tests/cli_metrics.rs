@@ -8,11 +8,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 #[path = "metrics/exposition.rs"]
 mod exposition;
-#[path = "fault/place.rs"]
-mod place;
+#[path = "fault/scratch.rs"]
+mod scratch;
 
 use exposition::{Family, read};
-use place::{Paced, Place, compile};
+use scratch::{Paced, Scratch, compile};
 
 /// `pumice stat --listen` on a port that the kernel chose.
 struct Server {
@@ -21,8 +21,8 @@ struct Server {
 }
 
 impl Server {
-    fn start(place: &Place, options: &[&str]) -> Server {
-        let mut command = place.pumice(&["stat", "--listen", "127.0.0.1:0"]);
+    fn start(scratch: &Scratch, options: &[&str]) -> Server {
+        let mut command = scratch.pumice(&["stat", "--listen", "127.0.0.1:0"]);
         let mut child = command.args(options).stdout(Stdio::piped()).spawn().expect("it can be run");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("text");
@@ -87,12 +87,12 @@ fn value(family: &Family, label: (&str, &str)) -> f64 {
 
 #[test]
 fn a_program_is_seen_as_metrics() {
-    let place = Place::new("metrics-seen");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("metrics-seen");
+    let Some(program) = compile(&scratch, "paced") else { return };
     let rule = "drop opcode=send nth=3 name=third";
-    let mut paced = Paced::alone(&place, &program, 51, &["--tag", "a \"tag\"", "--fault", rule]);
+    let mut paced = Paced::alone(&scratch, &program, 51, &["--tag", "a \"tag\"", "--fault", rule]);
     let pid = paced.child.id().to_string();
-    let server = Server::start(&place, &["--pid", &pid, "--per-qp"]);
+    let server = Server::start(&scratch, &["--pid", &pid, "--per-qp"]);
     paced.sends(5);
     let all = read(&server.metrics());
     let one = |name: &str| value(&all[name], ("pid", &pid));
@@ -119,11 +119,11 @@ fn a_program_is_seen_as_metrics() {
 
 #[test]
 fn queue_pairs_have_no_series_of_their_own_without_the_option() {
-    let place = Place::new("metrics-few");
-    let Some(program) = compile(&place, "paced") else { return };
-    let mut paced = Paced::alone(&place, &program, 52, &["--tag", "one"]);
+    let scratch = Scratch::new("metrics-few");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let mut paced = Paced::alone(&scratch, &program, 52, &["--tag", "one"]);
     paced.sends(1);
-    let server = Server::start(&place, &["--pid", &paced.child.id().to_string()]);
+    let server = Server::start(&scratch, &["--pid", &paced.child.id().to_string()]);
     let all = read(&server.metrics());
     assert!(all.contains_key("pumice_queue_pairs"), "{all:?}");
     let with_qp =
@@ -135,8 +135,8 @@ fn queue_pairs_have_no_series_of_their_own_without_the_option() {
 
 #[test]
 fn the_format_and_the_body_are_those_asked_for() {
-    let place = Place::new("metrics-format");
-    let server = Server::start(&place, &[]);
+    let scratch = Scratch::new("metrics-format");
+    let server = Server::start(&scratch, &[]);
     let (status, head, body) = server.ask("GET /metrics", &["Host: 127.0.0.1:9464", "Accept: */*"]);
     assert_eq!((status, read(&body)["pumice_processes"].samples.len()), (200, 1));
     let has = |head: &str, line: &str| assert!(head.lines().any(|other| other == line), "{line}: {head}");
@@ -153,8 +153,8 @@ fn the_format_and_the_body_are_those_asked_for() {
 
 #[test]
 fn hostile_requests_get_a_sentence_and_the_next_client_its_metrics() {
-    let place = Place::new("metrics-hostile");
-    let server = Server::start(&place, &[]);
+    let scratch = Scratch::new("metrics-hostile");
+    let server = Server::start(&scratch, &[]);
     let local = "Host: localhost";
     let cases: [(&str, &[&str], u16); 9] = [
         ("GET /metrics", &[], 400),
@@ -190,8 +190,8 @@ fn hostile_requests_get_a_sentence_and_the_next_client_its_metrics() {
 
 #[test]
 fn slow_clients_are_given_up_and_those_that_are_too_many_are_refused() {
-    let place = Place::new("metrics-slow");
-    let server = Server::start(&place, &[]);
+    let scratch = Scratch::new("metrics-slow");
+    let server = Server::start(&scratch, &[]);
     // Each has a slot of its own: the server takes connections in their order.
     let mut slow: Vec<TcpStream> = (0..8).map(|_| server.connect()).collect();
     for stream in &mut slow {
@@ -210,16 +210,16 @@ fn slow_clients_are_given_up_and_those_that_are_too_many_are_refused() {
 
 #[test]
 fn only_loopback_is_listened_on() {
-    let place = Place::new("metrics-where");
+    let scratch = Scratch::new("metrics-where");
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let output = place.pumice(&["stat", "--listen", address]).output().expect("it can be run");
+        let output = scratch.pumice(&["stat", "--listen", address]).output().expect("it can be run");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("is not an address of loopback"), "{said}");
     }
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&scratch, &[]);
     let taken = server.address.to_string();
-    let output = place.pumice(&["stat", "--listen", &taken]).output().expect("it can be run");
+    let output = scratch.pumice(&["stat", "--listen", &taken]).output().expect("it can be run");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with(&format!("pumice: nothing can listen on {taken}: ")), "{said}");
@@ -272,14 +272,14 @@ fn another_user_gets_metrics_only_if_allowed() {
     if !can_change_user("another_user_gets_metrics_only_if_allowed") {
         return;
     }
-    let place = Place::new("metrics-users");
-    let server = Server::start(&place, &[]);
+    let scratch = Scratch::new("metrics-users");
+    let server = Server::start(&scratch, &[]);
     let (status, _, body) = asked_by_stranger(&server);
     assert_eq!(status, 403, "{body}");
     assert!(body.contains("--allow-user 61002") && !body.contains("pumice_"), "{body}");
     read(&server.metrics());
     server.ends_by(Signal::TERM);
-    let server = Server::start(&place, &["--allow-user", STRANGER]);
+    let server = Server::start(&scratch, &["--allow-user", STRANGER]);
     let (status, _, body) = asked_by_stranger(&server);
     assert_eq!(status, 200, "{body}");
     read(&body);

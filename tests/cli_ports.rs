@@ -11,21 +11,21 @@ use serde_json::Value;
 /// What a shell does first in a network namespace of its own.
 const BEGIN: &str = "ip link set lo up && set -e\n";
 
-/// A place of a test's own: a folder, and the way into a network namespace.
-struct Place(PathBuf);
+/// A sandbox of a test's own: a folder, and the way into a network namespace.
+struct Sandbox(PathBuf);
 
-impl Place {
+impl Sandbox {
     /// None, with a word about it: there are no network namespaces here, or a program is missing.
-    fn new(name: &str, programs: &[&str]) -> Option<Place> {
+    fn new(name: &str, programs: &[&str]) -> Option<Sandbox> {
         let own = format!("ports-{name}-{}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(own);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("the target folder is writable");
-        let place = Place(folder);
+        let sandbox = Sandbox(folder);
         let found = programs.iter().map(|program| format!("command -v {program}")).collect::<Vec<_>>();
         let all = [&["true".to_owned()], &found[..]].concat().join(" && ");
-        if place.shell(&all).status.success() {
-            return Some(place);
+        if sandbox.shell(&all).status.success() {
+            return Some(sandbox);
         }
         eprintln!("**** SKIPPED: unshare --net and {} are needed", programs.join(", "));
         None
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -79,27 +79,27 @@ impl Drop for Place {
 
 #[test]
 fn a_program_uses_both_ports_of_a_device_on_both_media() {
-    let Some(place) = Place::new("both", &["cc"]) else { return };
-    if !place.compile() {
+    let Some(sandbox) = Sandbox::new("both", &["cc"]) else { return };
+    if !sandbox.compile() {
         return;
     }
     for wire in ["udp", "auto"] {
         let run = format!("pumice run --profile two-port --wire {wire}");
-        assert_eq!(place.printed(&format!("{run} -- ./ports")), "both ports work\n", "{wire}");
+        assert_eq!(sandbox.printed(&format!("{run} -- ./ports")), "both ports work\n", "{wire}");
         let cut = "--fault 'event kind=port-down port=2 qp=0 message=0'";
-        assert_eq!(place.printed(&format!("{run} {cut} -- ./ports down")), "port 2 is down\n", "{wire}");
+        assert_eq!(sandbox.printed(&format!("{run} {cut} -- ./ports down")), "port 2 is down\n", "{wire}");
     }
 }
 
 #[test]
 fn each_port_has_its_own_files_counters_and_answers() {
-    let Some(place) = Place::new("files", &["ibv_devinfo", "rdma"]) else { return };
+    let Some(sandbox) = Sandbox::new("files", &["ibv_devinfo", "rdma"]) else { return };
     let text = "[[device]]\nname = \"mlx4_0\"\n\
                 [[device.port]]\naddress = \"127.0.0.1\"\nspeed = \"edr\"\nwidth = 4\n\
                 [[device.port]]\naddress = \"127.0.0.6\"\nspeed = \"qdr\"\nmax_mtu = 2048\n";
-    fs::write(place.0.join("ports.toml"), text).expect("the folder is ours");
-    let run = |words: &str| place.printed(&format!("pumice run --sysfs --profile ports.toml -- {words}"));
-    let listed = place.printed("PUMICE_PROFILE=ports.toml pumice devices --json");
+    fs::write(sandbox.0.join("ports.toml"), text).expect("the folder is ours");
+    let run = |words: &str| sandbox.printed(&format!("pumice run --sysfs --profile ports.toml -- {words}"));
+    let listed = sandbox.printed("PUMICE_PROFILE=ports.toml pumice devices --json");
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     assert_eq!(listed.as_array().map(Vec::len), Some(2));
     let devinfo = run("ibv_devinfo -v");
@@ -123,16 +123,16 @@ fn each_port_has_its_own_files_counters_and_answers() {
         assert!(links.contains(&format!("link mlx4_0/{number} state ACTIVE")), "{links}");
         let top = format!("/sys/class/infiniband/mlx4_0/ports/{number}");
         assert_eq!(run(&format!("cat {top}/rate")), rate);
-        // The other places have the GID of no address.
+        // The other indices have the GID of no address.
         let filled = run(&format!("grep -rhv ^{} {top}/gids", ["0000"; 8].join(":")));
         let last = address.rsplit('.').next().expect("an address");
         assert_eq!(filled, format!("0000:0000:0000:0000:0000:ffff:7f00:000{last}\n"));
     }
-    if place.compile() {
+    if sandbox.compile() {
         // The counters are those of a network namespace: what one command sends, another one of its sees.
         let counters = "/sys/class/infiniband/mlx4_0/ports/*/counters/port_xmit_packets";
         let again = "pumice run --sysfs --profile ports.toml --";
-        let text = place.printed(&format!(
+        let text = sandbox.printed(&format!(
             "pumice run --profile ports.toml -- ./ports\n\
              {again} sh -c 'cat {counters}'\n{again} rdma statistic show\n"
         ));
@@ -149,11 +149,11 @@ fn each_port_has_its_own_files_counters_and_answers() {
 
 #[test]
 fn perftest_measures_on_the_second_port_and_on_both() {
-    let Some(place) = Place::new("perftest", &["ib_write_bw", "grep"]) else { return };
+    let Some(sandbox) = Sandbox::new("perftest", &["ib_write_bw", "grep"]) else { return };
     for (options, addresses) in [("-i 2", &["127:00:00:02"][..]), ("-O", &["127:00:00:01", "127:00:00:02"])] {
         let run = format!("pumice run --profile two-port -- ib_write_bw -n 200 -p 23401 {options}");
         // 0x5B69 is 23401, and state 0A is that of a listener.
-        let text = place.printed(&format!(
+        let text = sandbox.printed(&format!(
             "{run} > server 2>&1 & server=$!\n\
              until grep -q ':5B69 .* 0A ' /proc/net/tcp /proc/net/tcp6; do kill -0 $server; done\n\
              {run} 127.0.0.1\nwait $server\n"

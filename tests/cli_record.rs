@@ -7,10 +7,10 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-#[path = "fault/place.rs"]
-mod place;
+#[path = "fault/scratch.rs"]
+mod scratch;
 
-use place::{Paced, Place, address, compile};
+use scratch::{Paced, Scratch, address, compile};
 
 /// The only file of a folder with this extension.
 fn only(folder: &Path, extension: &str) -> PathBuf {
@@ -46,11 +46,11 @@ fn lost_on(report: &Path, device: Option<&str>) -> BTreeSet<Lost> {
 fn unmark(capture: &Path) -> usize {
     let mut bytes = fs::read(capture).expect("a capture");
     let mark = b"pumice: lost: ";
-    let places: Vec<usize> =
+    let offsets: Vec<usize> =
         (0..bytes.len() - mark.len()).filter(|at| bytes[*at..].starts_with(mark)).collect();
-    places.iter().for_each(|at| bytes[*at] = b'P');
+    offsets.iter().for_each(|at| bytes[*at] = b'P');
     fs::write(capture, bytes).expect("a file of ours");
-    places.len()
+    offsets.len()
 }
 
 /// How many recorded things happened again, and how many there were, as a replay says it at the end.
@@ -63,14 +63,14 @@ fn happened_again(said: &str) -> [usize; 2] {
 
 #[test]
 fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
-    let place = Place::new("mixed");
-    let Some(program) = compile(&place, "mixed") else { return };
+    let scratch = Scratch::new("mixed");
+    let Some(program) = compile(&scratch, "mixed") else { return };
     let own = std::process::id();
     let address = format!("127.{}.{}.1", 150 + (own >> 8 & 0x1f), own & 0xff);
-    let folder = place.0.join("record");
+    let folder = scratch.0.join("record");
     let name = folder.to_str().expect("UTF-8");
     let run = |by: &[&str]| -> Output {
-        let mut command = place.pumice(by);
+        let mut command = scratch.pumice(by);
         let options = ["--addr", &address, "--tag", "one", "--"];
         command.args(options).arg(&program).args([&address, "9"]).output().expect("it can be run")
     };
@@ -112,7 +112,7 @@ fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
 
 /// The program with two devices, and the peer of each.
 struct Rails<'a> {
-    place: &'a Place,
+    scratch: &'a Scratch,
     program: &'a Path,
     record: &'a str,
     wire: &'a str,
@@ -147,15 +147,15 @@ impl Rails<'_> {
         let rules: Vec<&str> = rules.iter().flat_map(|rule| ["--fault", rule]).collect();
         let two = [&with("two")[..], &["--devices", "2"], &rules].concat();
         let start =
-            |addresses: &str, options: &[&str]| Paced::on(self.place, self.program, addresses, by, options);
+            |addresses: &str, options: &[&str]| Paced::on(self.scratch, self.program, addresses, by, options);
         let mut all = [
             start(&self.own(), &two),
             start(&self.address(2), &with("first peer")),
             start(&self.address(3), &with("second peer")),
         ];
         // The queue pairs of each device.
-        let mut queue_pairs = |place: usize| -> String {
-            let line = all[place].says();
+        let mut queue_pairs = |index: usize| -> String {
+            let line = all[index].says();
             line.trim_end().split_once(' ').expect("a name and numbers").1.to_owned()
         };
         let known = [queue_pairs(0), queue_pairs(0), queue_pairs(1), queue_pairs(2)];
@@ -181,7 +181,7 @@ impl Rails<'_> {
     /// The program with two devices again, by this command; its exit code and what it said on standard error.
     fn refused(&self, options: &[&str]) -> (Option<i32>, String) {
         let command = ["replay", self.record, "--tag", "two"];
-        let mut command = self.place.pumice(&[&command, options, &["--"]].concat());
+        let mut command = self.scratch.pumice(&[&command, options, &["--"]].concat());
         let output = command.arg(self.program).stdin(Stdio::null()).output().expect("it can be run");
         assert!(output.stdout.is_empty(), "the program was not run: {output:?}");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -207,16 +207,16 @@ fn planned() -> [(Option<&'static str>, BTreeSet<Lost>); 2] {
 
 #[test]
 fn each_device_of_a_program_loses_its_packets_again_on_both_media() {
-    let place = Place::new("rails");
-    let Some(program) = compile(&place, "rails") else { return };
+    let scratch = Scratch::new("rails");
+    let Some(program) = compile(&scratch, "rails") else { return };
     for wire in ["udp", "auto"] {
-        let record = place.0.join(wire);
+        let record = scratch.0.join(wire);
         let name = record.to_str().expect("UTF-8");
-        let rails = Rails { place: &place, program: &program, record: name, wire, base: 10 };
+        let rails = Rails { scratch: &scratch, program: &program, record: name, wire, base: 10 };
         let first = rails.run(&["run", "--record", name], &RULES);
         let came = |all: &[(Vec<String>, String); 3]| all.clone().map(|(came, _)| came);
-        for (place, datagrams) in [(1, "0 1 3 4 6 7 9 10 11"), (2, "0 1 2 3 5 6 7 8 9 10 11")] {
-            let said = &first[place].0[0];
+        for (process, datagrams) in [(1, "0 1 3 4 6 7 9 10 11"), (2, "0 1 2 3 5 6 7 8 9 10 11")] {
+            let said = &first[process].0[0];
             assert!(said.starts_with(&format!("pumice0 got {datagrams}, 6 messages ")), "{wire}: {said}");
         }
         let report = of_two(&record, ".faults");
@@ -258,11 +258,11 @@ fn replay_of_two(record: &Path) -> PathBuf {
 
 #[test]
 fn a_record_with_damaged_devices_and_a_replay_with_others_are_refused() {
-    let place = Place::new("rails-damaged");
-    let Some(program) = compile(&place, "rails") else { return };
-    let record = place.0.join("record");
+    let scratch = Scratch::new("rails-damaged");
+    let Some(program) = compile(&scratch, "rails") else { return };
+    let record = scratch.0.join("record");
     let name = record.to_str().expect("UTF-8");
-    let rails = Rails { place: &place, program: &program, record: name, wire: "auto", base: 20 };
+    let rails = Rails { scratch: &scratch, program: &program, record: name, wire: "auto", base: 20 };
     rails.run(&["run", "--record", name], &RULES);
     let list = of_two(&record, ".devices");
     assert_eq!(fs::read_to_string(&list).expect("a list"), "0 pumice0\n1 pumice1\n");

@@ -17,15 +17,15 @@ use pumice_transport::wire::Qpn;
 use serde_json::Value;
 
 /// A registry and a UDP port of their own.
-struct Place {
+struct TestRegistry {
     folder: PathBuf,
     port: u16,
 }
 
-impl Place {
-    fn new(name: &str, number: u16) -> Place {
+impl TestRegistry {
+    fn new(name: &str, number: u16) -> TestRegistry {
         let folder = std::env::temp_dir().join(format!("pumice-stat-{name}-{}", std::process::id()));
-        Place { folder, port: 28_000 + number + (std::process::id() % 400) as u16 * 2 }
+        TestRegistry { folder, port: 28_000 + number + (std::process::id() % 400) as u16 * 2 }
     }
 
     fn open(&self) -> SharedPort {
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestRegistry {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(Path::new(&self.folder));
     }
@@ -60,12 +60,12 @@ fn hca(port: SharedPort) -> Hca {
 
 #[test]
 fn counters_of_running_processes_are_shown() {
-    let place = Place::new("running", 0);
-    let (one, other) = (place.open(), place.open());
+    let registry = TestRegistry::new("running", 0);
+    let (one, other) = (registry.open(), registry.open());
     let indexes = [one.process().value(), other.process().value()];
     let devices = [hca(one), hca(other)];
     devices[1].counters().add(Counter::RxBadIcrc, 41);
-    let output = place.stat(&["--json"]);
+    let output = registry.stat(&["--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let all = all.as_array().expect("an array");
@@ -78,20 +78,20 @@ fn counters_of_running_processes_are_shown() {
     assert_eq!(all[0]["counters"]["rx_bad_icrc"], 0);
     assert_eq!(all[1]["counters"]["rx_bad_icrc"], 41);
     assert!(all[1]["counters"]["share_rejected"].is_u64());
-    let output = place.stat(&[]);
+    let output = registry.stat(&[]);
     let shown = text(&output);
     assert!(output.status.success() && shown.contains("packets with a wrong ICRC"), "{shown}");
     assert!(shown.contains(&format!("process {} (", std::process::id())), "{shown}");
     // Counters that are asked for while they change do not go back.
     devices[1].counters().add(Counter::RxBadIcrc, 1);
-    let shown = text(&place.stat(&["--all", "--pid", &std::process::id().to_string()]));
+    let shown = text(&registry.stat(&["--all", "--pid", &std::process::id().to_string()]));
     assert!(shown.contains("42") && shown.contains("rx_bad_pkey"), "{shown}");
 }
 
 #[test]
 fn a_process_with_many_queue_pairs_is_asked_page_by_page() {
-    let place = Place::new("many", 2);
-    let device = hca(place.open());
+    let registry = TestRegistry::new("many", 2);
+    let device = hca(registry.open());
     let pd = device.alloc_pd().expect("a PD");
     let setup = CqSetup { depth: 16, ..CqSetup::default() };
     let cq = device.create_cq(setup).expect("a CQ").handle();
@@ -122,7 +122,7 @@ fn a_process_with_many_queue_pairs_is_asked_page_by_page() {
     device.modify_qp(last, &state(QpState::Init), init).expect("INIT");
     device.modify_qp(last, &state(QpState::Err), AttributeMask::STATE).expect("ERR");
     numbers.sort_unstable();
-    let all: Value = serde_json::from_slice(&place.stat(&["--json"]).stdout).expect("JSON");
+    let all: Value = serde_json::from_slice(&registry.stat(&["--json"]).stdout).expect("JSON");
     let objects = &all[0]["objects"];
     let qps = objects["qps"].as_array().expect("an array");
     let shown: Vec<u64> = qps.iter().map(|qp| qp["qpn"].as_u64().expect("a number")).collect();
@@ -131,30 +131,30 @@ fn a_process_with_many_queue_pairs_is_asked_page_by_page() {
     assert!(failed["last_error"].as_str().is_some_and(|words| words.contains("modify")), "{failed}");
     assert_eq!(shown, numbers, "each once, in order");
     assert_eq!((&objects["totals"]["qps"], &objects["cqs"][0]["users"]), (&400.into(), &800.into()));
-    let text = text(&place.stat(&[]));
+    let text = text(&registry.stat(&[]));
     assert!(text.contains("and 384 more queue pairs (--all shows more)"), "{text}");
 }
 
 #[test]
 fn a_process_that_does_not_answer_is_said_to() {
-    let place = Place::new("silent", 1);
+    let registry = TestRegistry::new("silent", 1);
     // No thread drives it.
-    let _port = place.open();
-    let output = place.stat(&["--json"]);
+    let _port = registry.open();
+    let output = registry.stat(&["--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(all[0]["counters"], Value::Null);
-    assert!(text(&place.stat(&[])).contains("does not answer"));
+    assert!(text(&registry.stat(&[])).contains("does not answer"));
 }
 
 #[test]
 fn without_processes_there_is_nothing_to_show() {
-    let place = Place::new("alone", 800);
-    let output = place.stat(&[]);
+    let registry = TestRegistry::new("alone", 800);
+    let output = registry.stat(&[]);
     assert!(output.status.success() && text(&output).contains("no process"), "{}", text(&output));
-    let output = place.stat(&["--json"]);
+    let output = registry.stat(&["--json"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "[]");
-    let output = place.stat(&["--pid", "1"]);
+    let output = registry.stat(&["--pid", "1"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("no process 1"), "{}", text(&output));
 }

@@ -176,8 +176,8 @@ fn ping_pong(runtime: &Path, address: &str) -> bool {
         eprintln!("**** SKIPPED: no ibv_rc_pingpong: apt-get install ibverbs-utils");
         return false;
     }
-    let place: u32 = address.rsplit('.').next().and_then(|last| last.parse().ok()).expect("an address");
-    let port = (20000 + (std::process::id() * 10 + place) % 12000).to_string();
+    let last_number: u32 = address.rsplit('.').next().and_then(|last| last.parse().ok()).expect("an address");
+    let port = (20000 + (std::process::id() * 10 + last_number) % 12000).to_string();
     let words = ["ibv_rc_pingpong", "-d", "pumice0", "-g", "0", "-n", "100", "-p", &port];
     let run = |host: Option<&str>| {
         let mut command = pumice(runtime);

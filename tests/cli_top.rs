@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-#[path = "fault/place.rs"]
-mod place;
+#[path = "fault/scratch.rs"]
+mod scratch;
 
-use place::{Paced, Place, compile};
+use scratch::{Paced, Scratch, compile};
 
 const ROWS: u16 = 24;
 const COLUMNS: u16 = 100;
@@ -22,7 +22,7 @@ struct Terminal {
 
 impl Terminal {
     /// None: util-linux's script(1), which makes the terminal, is not here.
-    fn open(place: &Place, options: &str) -> Option<Terminal> {
+    fn open(scratch: &Scratch, options: &str) -> Option<Terminal> {
         if Command::new("script").arg("--version").output().is_err() {
             eprintln!("**** SKIPPED: apt-get install bsdutils");
             return None;
@@ -31,7 +31,7 @@ impl Terminal {
         let line = format!("stty rows {ROWS} cols {COLUMNS}; exec '{pumice}' top {options}");
         let mut command = Command::new("script");
         command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
-        command.env("TERM", "xterm").env("XDG_RUNTIME_DIR", &place.0).env_remove("NO_COLOR");
+        command.env("TERM", "xterm").env("XDG_RUNTIME_DIR", &scratch.0).env_remove("NO_COLOR");
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script can be run");
         let keys = child.stdin.take().expect("a pipe");
@@ -73,12 +73,12 @@ impl Terminal {
 
 #[test]
 fn a_program_is_watched_by_keys_and_the_terminal_is_given_back() {
-    let place = Place::new("top");
-    let Some(program) = compile(&place, "paced") else { return };
-    let mut paced = Paced::alone(&place, &program, 21, &["--tag", "watched"]);
+    let scratch = Scratch::new("top");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let mut paced = Paced::alone(&scratch, &program, 21, &["--tag", "watched"]);
     paced.sends(40);
     let pid = paced.child.id();
-    let Some(mut terminal) = Terminal::open(&place, &format!("--interval 0.1 --pid {pid}")) else { return };
+    let Some(mut terminal) = Terminal::open(&scratch, &format!("--interval 0.1 --pid {pid}")) else { return };
     let pid = pid.to_string();
     terminal.shows(&["pumice top  1 processes", "paced", "watched", &pid, "RTS", "q quit"]);
     // The only queue pair, with all its numbers, which go on.
@@ -104,14 +104,14 @@ fn a_program_is_watched_by_keys_and_the_terminal_is_given_back() {
 
 #[test]
 fn control_c_ends_it_and_without_a_terminal_it_says_what_to_do() {
-    let place = Place::new("top-end");
-    let Some(mut terminal) = Terminal::open(&place, "--pid 1") else { return };
+    let scratch = Scratch::new("top-end");
+    let Some(mut terminal) = Terminal::open(&scratch, "--pid 1") else { return };
     terminal.shows(&["pumice top  0 processes"]);
     terminal.press("\x03");
     let (code, written) = terminal.ends();
     assert!(code == Some(0) && written.contains("\x1b[?1049l"), "{written}");
 
-    let output = place.pumice(&["top"]).stdin(Stdio::null()).output().expect("it can be run");
+    let output = scratch.pumice(&["top"]).stdin(Stdio::null()).output().expect("it can be run");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("top needs a terminal") && said.contains("pumice stat --watch"), "{said}");

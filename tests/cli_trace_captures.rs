@@ -132,8 +132,8 @@ fn later(file: &str, by_us: u64) -> Vec<u8> {
         let (time_us, length) = (u64::from(word(at)) * 1_000_000 + u64::from(word(at + 4)), word(at + 8));
         let time_us = time_us + by_us;
         let parts = [(time_us / 1_000_000) as u32, (time_us % 1_000_000) as u32];
-        for (place, part) in [at, at + 4].into_iter().zip(parts) {
-            bytes[place..place + 4].copy_from_slice(&part.to_le_bytes());
+        for (offset, part) in [at, at + 4].into_iter().zip(parts) {
+            bytes[offset..offset + 4].copy_from_slice(&part.to_le_bytes());
         }
         at += 16 + length as usize;
     }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pumice_device::trace::{Process, Timeline};
+use pumice_device::trace::{Timeline, TimelineProcess};
 use serde_json::Value;
 
 fn pumice() -> Command {
@@ -104,7 +104,7 @@ fn the_page_has_what_the_traces_have() {
     let found = data(&page(&[server, client]));
     let open = |name: &String| (name.clone(), File::open(name).expect("a trace"));
     let timeline = Timeline::read(traces.iter().map(open)).expect("two traces");
-    let queue_pairs = |process: &Process| process.queue_pairs.len();
+    let queue_pairs = |process: &TimelineProcess| process.queue_pairs.len();
     let count: usize = timeline.processes.iter().map(queue_pairs).sum();
     assert_eq!(found["queue_pairs"].as_array().map(Vec::len), Some(count));
     assert_eq!(found["processes"][1]["tag"], "client");
@@ -133,15 +133,15 @@ fn the_page_has_what_the_traces_have() {
 
 fn requests_are_those_of(timeline: &Timeline, found: &Value) {
     let mut wanted = Vec::new();
-    for (place, qp) in timeline.processes.iter().flat_map(|one| &one.queue_pairs).enumerate() {
+    for (index, qp) in timeline.processes.iter().flat_map(|one| &one.queue_pairs).enumerate() {
         for one in &qp.messages {
             let polled = one.polled_ns.map_or(-1, |at_ns| (at_ns - one.posted_ns) as i64);
-            wanted.push([place as i64, 0, one.posted_ns as i64, i64::from(one.bytes), polled]);
+            wanted.push([index as i64, 0, one.posted_ns as i64, i64::from(one.bytes), polled]);
         }
         for one in &qp.receives {
             let posted_ns = one.posted_ns.unwrap_or(one.end.at_ns);
             let polled = one.polled_ns.map_or(-1, |at_ns| (at_ns - posted_ns) as i64);
-            wanted.push([place as i64, 1, posted_ns as i64, i64::from(one.bytes), polled]);
+            wanted.push([index as i64, 1, posted_ns as i64, i64::from(one.bytes), polled]);
         }
     }
     let names = ["queue_pair", "is_receive", "posted_ns", "bytes", "polled_ns"];
@@ -163,8 +163,8 @@ fn requests_are_those_of(timeline: &Timeline, found: &Value) {
 
 fn packets_are_those_of(timeline: &Timeline, found: &Value) {
     let mut wanted = Vec::new();
-    let drawn = |place: pumice_device::trace::Place| {
-        &timeline.processes[place.process].queue_pairs[place.queue_pair].packets[place.packet]
+    let drawn = |end: pumice_device::trace::PacketIndex| {
+        &timeline.processes[end.process].queue_pairs[end.queue_pair].packets[end.packet]
     };
     for arrow in &timeline.arrows {
         let (from, to) = (drawn(arrow.from), drawn(arrow.to));
@@ -202,23 +202,23 @@ fn values(found: &Value, queue_pair: usize, name: &str) -> Vec<(u64, u64)> {
 }
 
 fn counters_are_those_of(timeline: &Timeline, found: &Value) {
-    for (place, qp) in timeline.processes.iter().flat_map(|one| &one.queue_pairs).enumerate() {
+    for (index, qp) in timeline.processes.iter().flat_map(|one| &one.queue_pairs).enumerate() {
         // A value that is the one before changes nothing.
         let changes = |mut values: Vec<(u64, u64)>| {
             values.dedup_by_key(|(_, value)| *value);
             values
         };
         let trips = qp.measures.iter().filter_map(|one| Some((one.at_ns, one.rtt_ns?)));
-        assert_eq!(values(found, place, "round trip"), changes(trips.collect()));
+        assert_eq!(values(found, index, "round trip"), changes(trips.collect()));
         let windows = qp.measures.iter().map(|one| (one.at_ns, one.window_packets.into()));
-        assert_eq!(values(found, place, "window"), changes(windows.collect()));
-        assert!(!qp.measures.is_empty(), "{place}");
+        assert_eq!(values(found, index, "window"), changes(windows.collect()));
+        assert!(!qp.measures.is_empty(), "{index}");
         let again = qp.packets.iter().filter(|packet| packet.is_sent && packet.transmission > 1);
         let again: Vec<_> = again.zip(1..).map(|(packet, count)| (packet.at_ns, count)).collect();
-        assert_eq!(values(found, place, "packets sent again"), again);
+        assert_eq!(values(found, index, "packets sent again"), again);
         // Everything was acknowledged and polled in the end.
         for name in ["bytes under way", "completions that wait"] {
-            let values = values(found, place, name);
+            let values = values(found, index, name);
             assert_eq!(values.last().map(|(_, value)| *value), Some(0), "{name}: {values:?}");
             let most = if name == "bytes under way" { 100 } else { 1 };
             assert!(values.iter().any(|(_, value)| *value >= most), "{name}: {values:?}");

@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-#[path = "fault/place.rs"]
-mod place;
+#[path = "fault/scratch.rs"]
+mod scratch;
 
-use place::{Paced, Place, compile};
+use scratch::{Paced, Scratch, compile};
 
 /// Of this process only: other tests run beside this one.
-fn stat(place: &Place, pid: &str) -> Value {
-    let output = place.pumice(&["stat", "--json", "--pid", pid]).output().expect("it can be run");
+fn stat(scratch: &Scratch, pid: &str) -> Value {
+    let output = scratch.pumice(&["stat", "--json", "--pid", pid]).output().expect("it can be run");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-fn watch(place: &Place, pid: &str, options: &[&str]) -> Child {
-    let mut command = place.pumice(&["stat", "--watch", "0.1", "--pid", pid]);
+fn watch(scratch: &Scratch, pid: &str, options: &[&str]) -> Child {
+    let mut command = scratch.pumice(&["stat", "--watch", "0.1", "--pid", pid]);
     command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("it can be run")
 }
@@ -30,12 +30,12 @@ fn lines(child: &mut Child) -> impl Iterator<Item = String> + use<> {
 
 #[test]
 fn queue_pairs_are_shown_with_peer_counts_and_faults() {
-    let place = Place::new("watch-qps");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("watch-qps");
+    let Some(program) = compile(&scratch, "paced") else { return };
     let mut paced =
-        Paced::alone(&place, &program, 41, &["--tag", "one", "--fault", "drop opcode=send nth=3"]);
+        Paced::alone(&scratch, &program, 41, &["--tag", "one", "--fault", "drop opcode=send nth=3"]);
     paced.sends(5);
-    let all = stat(&place, &paced.child.id().to_string());
+    let all = stat(&scratch, &paced.child.id().to_string());
     assert_eq!((&all[0]["tag"], all.as_array().map(Vec::len)), (&"one".into(), Some(1)), "{all}");
     let objects = &all[0]["objects"];
     let totals = &objects["totals"];
@@ -54,7 +54,7 @@ fn queue_pairs_are_shown_with_peer_counts_and_faults() {
     assert_eq!((&cq["filled"], &cq["failed"], &cq["users"]), (&0.into(), &false.into(), &2.into()), "{cq}");
     assert!(cq["depth"].as_u64() >= Some(8), "{cq}");
     assert_eq!(objects["rules"][0]["applied"], 1);
-    let text = place
+    let text = scratch
         .pumice(&["stat", "--pid", &paced.child.id().to_string()])
         .output()
         .expect("it can be run")
@@ -69,17 +69,17 @@ fn queue_pairs_are_shown_with_peer_counts_and_faults() {
 
 #[test]
 fn packets_go_through_shared_memory_unless_udp_is_set() {
-    let place = Place::new("watch-wire");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("watch-wire");
+    let Some(program) = compile(&scratch, "paced") else { return };
     let medium = |paced: &Paced| {
-        let all = stat(&place, &paced.child.id().to_string());
+        let all = stat(&scratch, &paced.child.id().to_string());
         all[0]["objects"]["qps"][0]["medium"].as_str().expect("a peer has a medium").to_owned()
     };
-    let mut paced = Paced::alone(&place, &program, 45, &["--wire", "udp"]);
+    let mut paced = Paced::alone(&scratch, &program, 45, &["--wire", "udp"]);
     paced.sends(3);
     assert_eq!(medium(&paced), "UDP: this process uses UDP only");
     paced.ends();
-    let mut paced = Paced::alone(&place, &program, 46, &[]);
+    let mut paced = Paced::alone(&scratch, &program, 46, &[]);
     let begun = Instant::now();
     // The first packets go by UDP, until there is a ring.
     while medium(&paced) != "shared memory" {
@@ -91,12 +91,12 @@ fn packets_go_through_shared_memory_unless_udp_is_set() {
 
 #[test]
 fn rnr_naks_are_counted_for_the_queue_pair_that_they_are_for() {
-    let place = Place::new("watch-rnr");
-    let Some(program) = compile(&place, "paced") else { return };
+    let scratch = Scratch::new("watch-rnr");
+    let Some(program) = compile(&scratch, "paced") else { return };
     let rule = "answer with=rnr timer=0.01ms times=1 qp=0 message=1";
-    let mut paced = Paced::alone(&place, &program, 42, &["--fault", rule]);
+    let mut paced = Paced::alone(&scratch, &program, 42, &["--fault", rule]);
     paced.sends(3);
-    let all = stat(&place, &paced.child.id().to_string());
+    let all = stat(&scratch, &paced.child.id().to_string());
     let qp = &all[0]["objects"]["qps"][0];
     assert_eq!((&qp["ended"], &qp["rnr_naks_received"]), (&3.into(), &1.into()), "{qp}");
     paced.ends();
@@ -104,12 +104,12 @@ fn rnr_naks_are_counted_for_the_queue_pair_that_they_are_for() {
 
 #[test]
 fn watching_gives_rates_until_it_is_interrupted() {
-    let place = Place::new("watch-rates");
-    let Some(program) = compile(&place, "paced") else { return };
-    let mut paced = Paced::alone(&place, &program, 43, &["--tag", "one"]);
+    let scratch = Scratch::new("watch-rates");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let mut paced = Paced::alone(&scratch, &program, 43, &["--tag", "one"]);
     let pid = paced.child.id().to_string();
     paced.sends(7);
-    let mut child = watch(&place, &pid, &["--json"]);
+    let mut child = watch(&scratch, &pid, &["--json"]);
     let mut lines = lines(&mut child);
     // It has looked before: what is sent from now on is in the rates.
     lines.next().expect("a line");
@@ -136,23 +136,23 @@ fn watching_gives_rates_until_it_is_interrupted() {
 
 #[test]
 fn watching_ends_after_its_count_and_with_its_reader() {
-    let place = Place::new("watch-ends");
-    let Some(program) = compile(&place, "paced") else { return };
-    let mut paced = Paced::alone(&place, &program, 44, &["--tag", "a tag"]);
+    let scratch = Scratch::new("watch-ends");
+    let Some(program) = compile(&scratch, "paced") else { return };
+    let mut paced = Paced::alone(&scratch, &program, 44, &["--tag", "a tag"]);
     let pid = paced.child.id().to_string();
     paced.sends(1);
-    let mut child = watch(&place, &pid, &["--count", "2"]);
+    let mut child = watch(&scratch, &pid, &["--count", "2"]);
     let all: Vec<String> = lines(&mut child).collect();
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(all[0].trim_start().starts_with("TIME_S"), "{all:?}");
     let words: Vec<&str> = all[1].split_whitespace().collect();
     assert_eq!((words.len(), words[2], words[3], words[4]), (14, "paced", "a_tag", "1"), "{all:?}");
-    let mut child = watch(&place, &pid, &["--json"]);
+    let mut child = watch(&scratch, &pid, &["--json"]);
     lines(&mut child).next().expect("a line");
     assert_eq!(child.wait().expect("it ends").code(), Some(0), "its reader went away");
     paced.ends();
-    let mut child = watch(&place, &pid, &["--json", "--count", "1"]);
+    let mut child = watch(&scratch, &pid, &["--json", "--count", "1"]);
     let line: Value = serde_json::from_str(&lines(&mut child).next().expect("a line")).expect("JSON");
     assert_eq!(line["processes"], Value::Array(Vec::new()), "{line}");
     assert!(child.wait().expect("it ends").success());

@@ -39,13 +39,13 @@ fn every_block_is_of_a_known_kind_and_excuses_are_reasons() {
     let mut faults = Vec::new();
     for block in wanted().iter().flat_map(|document| blocks(document)) {
         if !["sh", "text", "toml", "rust", "c", "yaml", ""].contains(&block.language.as_str()) {
-            faults.push(format!("{}: no test reads blocks of {:?}", block.place(), block.language));
+            faults.push(format!("{}: no test reads blocks of {:?}", block.location(), block.language));
         }
         if block.excuse().is_some_and(|excuse| excuse.split_whitespace().count() < 3) {
-            faults.push(format!("{}: say why it is not run", block.place()));
+            faults.push(format!("{}: say why it is not run", block.location()));
         }
         if block.language == "yaml" && block.excuse().is_none() {
-            faults.push(format!("{}: no test runs YAML: say so, and why", block.place()));
+            faults.push(format!("{}: no test runs YAML: say so, and why", block.location()));
         }
     }
     assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));
@@ -66,7 +66,7 @@ fn command_lines_that_are_not_run_are_understood() {
                 Command::new(env!("CARGO_BIN_EXE_pumice")).args(words).arg("--help").output().unwrap();
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stderr);
-                faults.push(format!("{}: {line}\n{said}", block.place()));
+                faults.push(format!("{}: {line}\n{said}", block.location()));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use pumice_engine::hca::{CallGate, CallWatch, Hca, HcaConfig, HcaError};
+use pumice_engine::hca::{CallGate, CallWatch, Decisions, Hca, HcaConfig, HcaError};
 use pumice_engine::world::World;
 use pumice_events::counters::Counters;
 use pumice_events::{Subscribers, Topics};
@@ -279,8 +279,9 @@ impl Opening {
         let shuffle = self.shuffle.map(|options| Arc::new(Shuffle::new(options, &tag, clock.is_virtual())));
         let calls = CallGate::new(calls, own_calls, Arc::clone(&triggers), Arc::clone(&subscribers));
         faults.calls = if self.asks_about_calls { Some(calls.rules()) } else { self.call_rules };
-        let hca = Hca::open_with(self.hca, port, clock, calls, Some(faults), shuffle)?;
-        hca.attend_calls(&triggers);
+        let decisions = Decisions::new(Some(Box::new(faults)), shuffle);
+        let hca = Hca::open_with(self.hca, port, clock, calls, decisions)?;
+        triggers.attend(hca.call_attendant());
         Ok(hca)
     }
 }

@@ -53,7 +53,7 @@ fn index_of(hca: &Hca, address: &str) -> Option<u32> {
 }
 
 #[test]
-fn addresses_that_come_and_go_raise_gid_change_and_keep_the_places_of_others() {
+fn addresses_that_come_and_go_raise_gid_change_and_keep_the_indices_of_others() {
     // SAFETY: no memory is involved; only this thread, and those that it starts, move.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return skip("a network namespace of its own needs root");
@@ -76,12 +76,12 @@ fn addresses_that_come_and_go_raise_gid_change_and_keep_the_places_of_others() {
     while hca.async_events().try_event().is_some() {}
     assert!(ip("address del 10.77.0.1/32 dev lo"));
     until(&hca, AsyncEventType::GidChange);
-    assert!(eventually(|| hca.gid(1, first).is_none()), "its place is empty");
+    assert!(eventually(|| hca.gid(1, first).is_none()), "its entry is empty");
     assert_eq!(index_of(&hca, "10.77.0.2"), Some(second), "the others keep theirs");
 
     assert!(ip("address add 10.77.0.3/32 dev lo"));
     until(&hca, AsyncEventType::GidChange);
-    assert!(eventually(|| index_of(&hca, "10.77.0.3") == Some(first)), "an empty place is used again");
+    assert!(eventually(|| index_of(&hca, "10.77.0.3") == Some(first)), "an empty entry is used again");
     assert!(hca.port(1).unwrap().is_active());
 
     // The link goes down: no address can be used.

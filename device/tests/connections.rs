@@ -24,7 +24,7 @@ use pumice_device::port::{FabricConfig, UdpConfig, wait_readable};
 use pumice_device::share::{ShareConfig, SharedPort};
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, RejectParams,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, RejectParams,
     ResolveParams, Served, SidrReply, State, UnansweredMessage,
 };
 use pumice_transport::host::Counter;
@@ -42,7 +42,7 @@ const DATAGRAMS: ServiceId = ServiceId::rdma_cm(PortSpace::Udp, 7471);
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn everywhere(service_id: ServiceId) -> ServiceEntry {
-    ServiceEntry { service_id, mask: u64::MAX, place: Place::Everywhere }
+    ServiceEntry { service_id, mask: u64::MAX, scope: ListenScope::Everywhere }
 }
 
 fn route(from: IpAddr, to: IpAddr) -> MadRoute {
@@ -376,7 +376,7 @@ fn a_source_address_must_be_the_adapters_and_a_service_is_bound_once() {
     let error = client.hca.cm_connect(&params, &client.channel).unwrap_err();
     assert_eq!(error.errno(), libc::EADDRNOTAVAIL);
     let binding = server.listen(SERVICE);
-    let here = ServiceEntry { place: Place::At(server.address.into()), ..everywhere(SERVICE) };
+    let here = ServiceEntry { scope: ListenScope::At(server.address.into()), ..everywhere(SERVICE) };
     for entry in [everywhere(SERVICE), here] {
         assert_eq!(server.hca.cm_bind(&entry).unwrap_err().errno(), libc::EADDRINUSE);
     }

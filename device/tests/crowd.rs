@@ -15,7 +15,7 @@ use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::{FabricConfig, UdpConfig, UdpPort, wait_readable};
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, Served,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served,
 };
 use pumice_transport::mad::{CommId, IpHeader, PortSpace, ServiceId};
 use pumice_transport::types::{Mtu, QpCapacity, QpType};
@@ -52,7 +52,7 @@ impl Side {
     }
 
     fn listen(&self) {
-        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: Place::Everywhere };
+        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, scope: ListenScope::Everywhere };
         let binding = self.node.hca.cm_bind(&entry).unwrap();
         self.node
             .hca

@@ -81,13 +81,13 @@ const OPCODES: [SendOpcode; 3] = [SendOpcode::Send, SendOpcode::RdmaWrite, SendO
 #[test]
 fn a_receiver_that_is_not_ready_is_asked_again_until_it_is() {
     for opcode in OPCODES {
-        for place in ["message=3", "message=3 packet=6"] {
-            let plan = plan(&[&format!("answer with=rnr timer=1.28ms times=3 {place}")]);
+        for selector in ["message=3", "message=3 packet=6"] {
+            let plan = plan(&[&format!("answer with=rnr timer=1.28ms times=3 {selector}")]);
             let first = run(&plan, 0, 3, opcode);
-            if opcode == SendOpcode::RdmaRead && place.contains("packet") {
+            if opcode == SendOpcode::RdmaRead && selector.contains("packet") {
                 continue; // one packet asks for all
             }
-            assert_eq!((lines(&first), first.refused), (3, [3, 0, 0]), "{opcode:?} {place}: {first:#?}");
+            assert_eq!((lines(&first), first.refused), (3, [3, 0, 0]), "{opcode:?} {selector}: {first:#?}");
             assert_eq!(first.statuses, [WcStatus::Success; MESSAGES as usize]);
             assert!(
                 first

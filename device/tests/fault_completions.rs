@@ -5,7 +5,7 @@ mod kit;
 
 use std::sync::Arc;
 
-use kit::planned::{Report, node, plan as plan_of};
+use kit::planned::{FaultReport, node, plan as plan_of};
 use kit::{Connection, Node, connect};
 use pumice_device::faults::FaultPlan;
 use pumice_device::ground::table::Handle;
@@ -26,7 +26,7 @@ struct Pair {
     b: Node,
     qa: Qpn,
     qb: Qpn,
-    report: Report,
+    report: FaultReport,
 }
 
 fn pair(qp_type: QpType, plan: &FaultPlan) -> Pair {
@@ -138,7 +138,7 @@ fn an_unsignaled_request_that_fails_makes_a_completion() {
     let completions = pair.take(4);
     let expected = [(2, Success), (3, WcStatus::RemOpErr), (4, WrFlushErr), (5, WrFlushErr)];
     assert_eq!(seen(&completions), expected);
-    // The send queue has all its places again.
+    // The send queue has all its slots again.
     pair.a.move_to(pair.qa, QpState::Reset);
 }
 

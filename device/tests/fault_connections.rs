@@ -4,14 +4,14 @@ mod kit;
 
 use std::sync::Arc;
 
-use kit::planned::{Report, node, plan};
+use kit::planned::{FaultReport, node, plan};
 use kit::{Connection, Node, connect};
 use pumice_device::faults::{FaultPlan, WirePlan};
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, Served,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served,
 };
 use pumice_transport::mad::{IpHeader, PortSpace, RejectReason, ServiceId};
 use pumice_transport::types::*;
@@ -27,7 +27,7 @@ struct Ends {
     server: Node,
     channels: [Arc<CmChannel>; 2],
     qps: [Qpn; 2],
-    report: Report,
+    report: FaultReport,
 }
 
 impl Ends {
@@ -41,7 +41,7 @@ impl Ends {
         let (client, report) = node(&mut world, "10.0.0.1", plan);
         let (server, _) = node(&mut world, "10.0.0.2", &FaultPlan::new());
         let channels = [(); 2].map(|()| Arc::new(CmChannel::new().unwrap()));
-        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: Place::Everywhere };
+        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, scope: ListenScope::Everywhere };
         let binding = server.hca.cm_bind(&entry).unwrap();
         server.hca.cm_listen(binding, Served::Anything, 64, BacklogOverflow::Reject, &channels[1]).unwrap();
         let qps = [client.create_qp(QpType::Rc), server.create_qp(QpType::Rc)];
@@ -67,8 +67,8 @@ impl Ends {
         let Ends { world, client, server, channels, qps, .. } = self;
         let mut found = None;
         let came = world.run_until(600 * SECOND_NS, || {
-            for (place, node) in [&*client, &*server].into_iter().enumerate() {
-                while let Some(event) = node.hca.cm_event(&channels[place]) {
+            for (index, node) in [&*client, &*server].into_iter().enumerate() {
+                while let Some(event) = node.hca.cm_event(&channels[index]) {
                     match &event {
                         Event::ConnectRequest { id, .. } => {
                             node.hca.cm_accept(*id, &AcceptParams::new(qps[1], Psn::new(1))).unwrap();
@@ -77,7 +77,7 @@ impl Ends {
                         Event::DisconnectRequest { id, .. } => node.hca.cm_disconnect(*id, &[]).unwrap(),
                         _ => {}
                     }
-                    if place == end && !matches!(event, Event::MraReceived { .. }) && found.is_none() {
+                    if index == end && !matches!(event, Event::MraReceived { .. }) && found.is_none() {
                         found = Some(event);
                     }
                 }

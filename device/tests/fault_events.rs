@@ -27,7 +27,7 @@ struct Pair {
     b: Node,
     qps: [(Qpn, Qpn); 2],
     srq: pumice_device::ground::table::Handle,
-    report: kit::planned::Report,
+    report: kit::planned::FaultReport,
 }
 
 impl Pair {
@@ -194,8 +194,8 @@ fn an_address_moves_and_connections_stay() {
     everywhere("event kind=gid-move gid=0 to=5 qp=0 message=2", |pair| {
         assert_eq!(pair.write(), succeed(MESSAGES as usize));
         assert_eq!(pair.kinds(), [AsyncEventType::GidChange]);
-        let places: Vec<u32> = pair.a.hca.gids().iter().map(|(index, _)| *index).collect();
-        assert_eq!(places, [5]);
+        let indices: Vec<u32> = pair.a.hca.gids().iter().map(|(index, _)| *index).collect();
+        assert_eq!(indices, [5]);
     });
 }
 
@@ -277,7 +277,7 @@ fn a_link_has_another_rate_and_loses_nothing() {
 }
 
 #[test]
-fn a_device_that_is_pulled_out_is_flushed_and_another_one_takes_its_place() {
+fn a_device_that_is_pulled_out_is_flushed_and_another_one_replaces_it() {
     everywhere("event kind=unplug time=1s qp=0 message=6", |pair| {
         assert_eq!(pair.a.hca.back_ns(), None);
         assert_eq!(pair.write(), succeed(6));

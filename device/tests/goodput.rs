@@ -25,10 +25,10 @@ struct Run {
 }
 
 fn post(a: &Node, qpn: Qpn, b: &Node, number: usize) {
-    let place = number % OUTSTANDING * MESSAGE_BYTES as usize;
+    let offset = number % OUTSTANDING * MESSAGE_BYTES as usize;
     let request = SendRequest {
-        sges: &[a.sge(place, MESSAGE_BYTES)],
-        remote: b.target(place),
+        sges: &[a.sge(offset, MESSAGE_BYTES)],
+        remote: b.target(offset),
         ..SendRequest::new(number as u64, SendOpcode::RdmaWrite)
     };
     a.hca.post_send(qpn, &request).unwrap();

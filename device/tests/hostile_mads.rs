@@ -14,7 +14,7 @@ use pumice_device::gsi::{BindingId, CmChannel, ServiceEntry};
 use pumice_device::hca::Hca;
 use pumice_device::port::FabricConfig;
 use pumice_device::world::World;
-use pumice_transport::cm::{AcceptParams, BacklogOverflow, Event, Place, Served, State};
+use pumice_transport::cm::{AcceptParams, BacklogOverflow, Event, ListenScope, Served, State};
 use pumice_transport::mad::{
     CmMessage, CommId, Drep, Dreq, GSI_Q_KEY, MAD_BYTES, Mad, MadHeader, Mra, MraOf, PortSpace, PrivateData,
     Rej, RejectReason, Rejected, Rep, Req, Rtu, ServiceId, SidrRep, SidrReq, SidrStatus, class, method,
@@ -44,8 +44,9 @@ impl Scene {
         let hca = world.add_hca(victim).unwrap();
         let channel = Arc::new(CmChannel::new().unwrap());
         let bind = |service_id| {
-            let binding =
-                hca.cm_bind(&ServiceEntry { service_id, mask: u64::MAX, place: Place::Everywhere }).unwrap();
+            let binding = hca
+                .cm_bind(&ServiceEntry { service_id, mask: u64::MAX, scope: ListenScope::Everywhere })
+                .unwrap();
             hca.cm_listen(binding, Served::Anything, BACKLOG, overflow, &channel).unwrap();
             binding
         };

@@ -108,7 +108,7 @@ fn partitions_hear_their_own_and_two_limited_members_do_not() {
 }
 
 #[test]
-fn places_without_a_key_and_beyond_the_table_are_refused() {
+fn indices_without_a_key_and_beyond_the_table_are_refused() {
     let mut world = World::new(FabricConfig::default());
     let a = node(&mut world, "10.0.0.1");
     for (qp_type, datagram) in [(QpType::Rc, false), (QpType::Ud, true)] {

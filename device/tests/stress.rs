@@ -171,14 +171,14 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
         scope.spawn(|| {
             let mut wr_id = 0;
             while running() {
-                let place = (wr_id % 2) as usize;
-                let (one, other) = pairs[place];
+                let index = (wr_id % 2) as usize;
+                let (one, other) = pairs[index];
                 let qpn = if wr_id % 4 < 2 { one } else { other };
                 // Counted first: the thread that waits for the last one must know of it when this thread was
                 // told to stop meanwhile.
-                posted[place].fetch_add(1, Ordering::AcqRel);
+                posted[index].fetch_add(1, Ordering::AcqRel);
                 if !bench.write(qpn, wr_id, 1 + (wr_id * 37 % 3000) as u32) {
-                    posted[place].fetch_sub(1, Ordering::AcqRel);
+                    posted[index].fetch_sub(1, Ordering::AcqRel);
                     std::thread::yield_now();
                 }
                 wr_id += 1;
@@ -259,10 +259,10 @@ fn threads_on_shared_objects_lose_nothing_and_never_stand_still() {
         let _ = nothing.recv_timeout(duration);
         stop.store(true, Ordering::Release);
     });
-    for place in 0..2 {
-        let (sent, done) = (posted[place].load(Ordering::Acquire), completed[place].load(Ordering::Acquire));
-        assert_eq!(sent, done, "pair {place}");
-        assert!(done > 100, "pair {place} did almost nothing: {done}");
+    for index in 0..2 {
+        let (sent, done) = (posted[index].load(Ordering::Acquire), completed[index].load(Ordering::Acquire));
+        assert_eq!(sent, done, "pair {index}");
+        assert!(done > 100, "pair {index} did almost nothing: {done}");
     }
     for (one, other) in pairs {
         bench.hca.destroy_qp(one).unwrap();

@@ -1,7 +1,7 @@
 //! Any bytes as a capture that stands in for a trace: nothing panics, refusals are one sentence, and what is
 //! read makes a timeline and reasons.
 
-use pumice_device::trace::{Process, Reasons, Timeline};
+use pumice_device::trace::{Reasons, Timeline, TimelineProcess};
 
 use super::processes::processes;
 
@@ -35,15 +35,15 @@ fn read(captures: Vec<(String, &[u8])>) -> usize {
         assert!(!story.to_string().contains(char::is_control), "{story}");
     }
     for arrow in &timeline.arrows {
-        let [from, to] = [arrow.from, arrow.to].map(|place| {
-            timeline.processes[place.process].queue_pairs[place.queue_pair].packets[place.packet].is_sent
+        let [from, to] = [arrow.from, arrow.to].map(|index| {
+            timeline.processes[index.process].queue_pairs[index.queue_pair].packets[index.packet].is_sent
         });
         assert!(from && !to, "{arrow:?}");
     }
     timeline.processes.iter().map(packets).sum()
 }
 
-fn packets(process: &Process) -> usize {
+fn packets(process: &TimelineProcess) -> usize {
     for qp in &process.queue_pairs {
         for packet in &qp.packets {
             assert!(packet.way.is_none_or(|way| (way as usize) < qp.ways.len()), "{packet:?}");

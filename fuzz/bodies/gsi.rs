@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, Served, SidrReply,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served, SidrReply,
 };
 use pumice_transport::mad::{PortSpace, ServiceId};
 use pumice_transport::types::{Access, Gid, Mtu};
@@ -25,7 +25,7 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
     let tcp = ServiceId::rdma_cm(PortSpace::Tcp, 1);
     let mut bindings = Vec::new();
     for service_id in [tcp, ServiceId::rdma_cm(PortSpace::Udp, 1)] {
-        let entry = ServiceEntry { service_id, mask: u64::MAX, place: Place::Everywhere };
+        let entry = ServiceEntry { service_id, mask: u64::MAX, scope: ListenScope::Everywhere };
         let binding = hca.cm_bind(&entry).unwrap();
         hca.cm_listen(binding, Served::Anything, BACKLOG, BacklogOverflow::Reject, &channel).unwrap();
         bindings.push(binding);

@@ -5,7 +5,7 @@ use super::protocol::connection_data::ConnectionData;
 use super::protocol::remote_buffer::RemoteBuffer;
 use super::protocol::ring::Piece;
 use super::protocol::sending::{FIRST_PIECE, Table, Transfer};
-use super::protocol::stream::{End, How, Sizes, Stream};
+use super::protocol::stream::{How, Sizes, Stream, StreamEnd};
 use super::protocol::word::Word;
 
 const SIZES: Sizes = Sizes { send_queue: 16, receive_queue: 16, send_buffer: 4096, receive_buffer: 8192 };
@@ -57,7 +57,7 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
         match what % 8 {
             0 | 1 => {
                 if stream.handle_word(Word::from_bits(bits), u32::from(argument), &mut given).is_err() {
-                    stream.handle_end(End::Failed(libc_econnreset()));
+                    stream.handle_end(StreamEnd::Failed(libc_econnreset()));
                 }
             }
             2 => {
@@ -97,7 +97,7 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
                 0 => stream.shut(How::Read),
                 1 => stream.shut(How::Write),
                 2 => stream.say_so(),
-                _ => stream.handle_end(End::Parted),
+                _ => stream.handle_end(StreamEnd::Parted),
             },
         }
         assert!(stream.available() <= SIZES.receive_buffer);

@@ -118,16 +118,16 @@ impl Scene {
     /// the ICRC are put right. What follows from it happens.
     pub(crate) fn inject(&mut self, qpn: Qpn, packet: &[u8]) {
         let mut packet = packet.to_vec();
-        if let Some(place) = packet.get_mut(5..8) {
-            place.copy_from_slice(&qpn.value().to_be_bytes()[1..]);
+        if let Some(field) = packet.get_mut(5..8) {
+            field.copy_from_slice(&qpn.value().to_be_bytes()[1..]);
         }
         let key = self.memory.target(0).rkey.to_be_bytes();
         // Behind the address of a RETH, after the BTH alone or with an XRCETH.
         for offset in [20, 24] {
-            if let Some(place) = packet.get_mut(offset..offset + 4)
-                && *place == KEY_PLACEHOLDER
+            if let Some(field) = packet.get_mut(offset..offset + 4)
+                && *field == KEY_PLACEHOLDER
             {
-                place.copy_from_slice(&key);
+                field.copy_from_slice(&key);
             }
         }
         packet.extend_from_slice(&[0; 4]);

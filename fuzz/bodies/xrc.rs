@@ -47,10 +47,10 @@ pub(crate) fn survive(bytes: &[u8]) -> usize {
         let mut packet = packet.to_vec();
         // Responses are from READ RESPONSE FIRST to ATOMIC ACKNOWLEDGE.
         let answer = packet.first().is_some_and(|opcode| (0x0d..=0x12).contains(&(opcode & 0x1f)));
-        if let Some(place) = packet.get_mut(12..16)
-            && *place == SRQ_PLACEHOLDER
+        if let Some(field) = packet.get_mut(12..16)
+            && *field == SRQ_PLACEHOLDER
         {
-            place.copy_from_slice(&number);
+            field.copy_from_slice(&number);
         }
         scene.inject(if answer { initiator } else { target }, &packet);
         completed.extend(scene.completions().iter().map(|completion| completion.wr_id));

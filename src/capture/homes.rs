@@ -8,7 +8,7 @@ use super::plan::Sighting;
 /// An address, in a capture that shows its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Home {
-    /// The place of the capture.
+    /// The index of the capture.
     pub(super) capture: usize,
     pub(super) address: IpAddr,
     /// The capture says which packets left here and which arrived here. Else it shows them on their way.
@@ -56,10 +56,10 @@ pub(super) fn homes(captures: &[Vec<Sighting>]) -> BTreeSet<Home> {
         if owned.contains(&address) {
             continue;
         }
-        let places = || sent.iter().zip(&guests).enumerate();
+        let candidates = || sent.iter().zip(&guests).enumerate();
         // Of two captures with as many packets, one that is no home of another address.
-        let best = places().max_by_key(|(place, (sent, guests))| {
-            (**sent, std::cmp::Reverse(**guests), std::cmp::Reverse(*place))
+        let best = candidates().max_by_key(|(capture, (sent, guests))| {
+            (**sent, std::cmp::Reverse(**guests), std::cmp::Reverse(*capture))
         });
         let Some((capture, _)) = best else { continue };
         if let Some(count) = guests.get_mut(capture) {

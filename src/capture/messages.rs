@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pumice_device::trace::{End, Message, Setback, SetbackKind};
+use pumice_device::trace::{Message, RequestEnd, Setback, SetbackKind};
 use pumice_transport::types::{SendOpcode, WcStatus};
 use pumice_transport::wire::{NakCode, Operation, Position, Syndrome, rnr_timer_ns};
 
@@ -23,7 +23,7 @@ pub(super) struct Messages {
     all: Vec<Message>,
     /// How often each PSN was sent.
     sent: HashMap<u32, u32>,
-    /// Messages before this place are over.
+    /// Messages before this index are over.
     over: usize,
     /// When the last packet was sent.
     sent_ns: u64,
@@ -145,8 +145,8 @@ const fn ahead(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & PSN_MASK
 }
 
-fn end(at_ns: u64, status: WcStatus) -> Option<End> {
-    Some(End { at_ns, status: status as u8, cq: 0, has_completion: false })
+fn end(at_ns: u64, status: WcStatus) -> Option<RequestEnd> {
+    Some(RequestEnd { at_ns, status: status as u8, cq: 0, has_completion: false })
 }
 
 /// The operation of the work request that makes such a packet.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::net::IpAddr;
 
-use pumice_device::trace::{Moment, MomentKind, Packet, Process, QueuePair, TraceHeader};
+use pumice_device::trace::{Moment, MomentKind, Packet, QueuePair, TimelineProcess, TraceHeader};
 use pumice_transport::wire::Syndrome;
 
 use super::homes::{Home, Seen, homes};
@@ -35,17 +35,19 @@ struct Builder {
 #[derive(Debug)]
 struct ProcessBuilder {
     home: Home,
-    process: Process,
+    process: TimelineProcess,
     builders: Vec<Builder>,
-    /// Places of queue pairs by their numbers.
-    places: HashMap<u32, usize>,
+    /// Indices of queue pairs in `builders` by their numbers.
+    indices: HashMap<u32, usize>,
 }
 
 /// The processes of captures: their names, and what is in them.
 ///
 /// # Errors
-/// A sentence about the capture of this place: it cannot be read, or holds no packet of RoCE.
-pub(crate) fn processes(captures: Vec<(String, impl Read)>) -> Result<Vec<Process>, (String, String)> {
+/// A sentence about the capture of this name: it cannot be read, or holds no packet of RoCE.
+pub(crate) fn processes(
+    captures: Vec<(String, impl Read)>,
+) -> Result<Vec<TimelineProcess>, (String, String)> {
     let (mut names, mut all, mut room) = (Vec::new(), Vec::new(), MAX_PACKETS);
     for (name, input) in captures {
         let seen = match all_sightings(input, room) {
@@ -102,8 +104,8 @@ fn header(home: &Home, name: &str, first_ns: u64) -> TraceHeader {
 
 impl ProcessBuilder {
     fn new(home: Home, header: TraceHeader) -> ProcessBuilder {
-        let process = Process { header, span_ns: (u64::MAX, 0), ..Process::default() };
-        ProcessBuilder { home, process, builders: Vec::new(), places: HashMap::new() }
+        let process = TimelineProcess { header, span_ns: (u64::MAX, 0), ..TimelineProcess::default() };
+        ProcessBuilder { home, process, builders: Vec::new(), indices: HashMap::new() }
     }
 
     /// A packet of this capture. True if it is the first one of a queue pair.
@@ -112,22 +114,22 @@ impl ProcessBuilder {
         let span = &mut self.process.span_ns;
         *span = (span.0.min(at_ns), span.1.max(at_ns));
         let own = if what == Seen::Sent { sender.unwrap_or(0) } else { one.qpn };
-        let place = *self.places.entry(own).or_insert(self.builders.len());
-        let is_new = place == self.builders.len();
+        let index = *self.indices.entry(own).or_insert(self.builders.len());
+        let is_new = index == self.builders.len();
         if is_new {
             let service = service(one).to_owned();
-            let qp = QueuePair { ordinal: place as u32, qpn: own, service, ..QueuePair::default() };
+            let qp = QueuePair { ordinal: index as u32, qpn: own, service, ..QueuePair::default() };
             self.builders.push(Builder { qp, ..Builder::default() });
         }
-        if let Some(builder) = self.builders.get_mut(place) {
+        if let Some(builder) = self.builders.get_mut(index) {
             builder.take(at_ns, what, one, sender);
         }
         is_new
     }
 
-    fn finish(self) -> Process {
+    fn finish(self) -> TimelineProcess {
         let whole = |builder: Builder| QueuePair { messages: builder.messages.finish(), ..builder.qp };
-        Process { queue_pairs: self.builders.into_iter().map(whole).collect(), ..self.process }
+        TimelineProcess { queue_pairs: self.builders.into_iter().map(whole).collect(), ..self.process }
     }
 }
 

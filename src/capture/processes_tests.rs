@@ -8,7 +8,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(file).expect("a capture")
 }
 
-fn of(bytes: &[u8]) -> Result<Vec<Process>, (String, String)> {
+fn of(bytes: &[u8]) -> Result<Vec<TimelineProcess>, (String, String)> {
     processes(vec![("a capture".to_owned(), bytes)])
 }
 
@@ -48,9 +48,9 @@ fn naks_and_repetitions_are_told() {
 fn no_damage_makes_the_reader_panic() {
     for name in ["rc-send", "rc-rnr", "cm-rping"] {
         let whole = golden(name);
-        for place in (0..whole.len()).step_by(11) {
+        for offset in (0..whole.len()).step_by(11) {
             let mut bytes = whole.clone();
-            bytes[place] ^= [0x01, 0x80, 0xff][place % 3];
+            bytes[offset] ^= [0x01, 0x80, 0xff][offset % 3];
             let Ok(all) = of(&bytes) else { continue };
             let nothing: [(String, &[u8]); 0] = [];
             let timeline = Timeline::read_with(nothing, all).expect("no trace that could be wrong");

@@ -23,7 +23,7 @@ pub(crate) struct Record {
     /// Differentiated services code point of the IP header.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) dscp: u8,
-    /// Place in the batch that was captured uncut.
+    /// Index in the batch that was captured uncut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch_index: Option<u16>,
     /// Empty when the packet has no whole BTH.

@@ -59,7 +59,7 @@ fn exchange(options: DeviceOptions) -> Result<(), String> {
     let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let (source, target) =
         (domain.allocate(BYTES, all).map_err(said)?, domain.allocate(BYTES, all).map_err(said)?);
-    let bytes: Vec<u8> = (0..BYTES).map(|place| (place % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..BYTES).map(|index| (index % 251) as u8).collect();
     source.write(0, &bytes).map_err(said)?;
     let make = || RcQueuePair::builder(&domain, &cq, &cq).build().map_err(said);
     let (left, right) = (make()?, make()?);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pumice_device::findings::{Finding, Kind};
+use pumice_device::findings::{Finding, FindingKind};
 
 use super::kind::{RDMA_RXE, RECEIVE_BUFFER, SEND_BUFFER, ok, warning};
 
@@ -54,7 +54,7 @@ const WANTED_BUFFER_BYTES: u64 = 4 << 20;
 
 /// What the kernel grants for socket buffers.
 pub(crate) fn socket_buffers(proc: &Path) -> Vec<Finding> {
-    let limit = |name: &'static str, kind: &'static Kind, what: &str| {
+    let limit = |name: &'static str, kind: &'static FindingKind, what: &str| {
         let text = fs::read_to_string(proc.join("sys/net/core").join(name)).ok();
         match text.and_then(|text| text.trim().parse::<u64>().ok()) {
             None => ok(kind, format!("net.core.{name} cannot be read here: the host's limit applies")),

@@ -1,12 +1,13 @@
 //! What the doctor looks at: its kinds of findings.
 
-use pumice_device::findings::{Family, Finding, Kind, Level};
+use pumice_device::findings::{Family, Finding, FindingKind, Level};
 
 macro_rules! kinds {
     ($($constant:ident $name:literal $what:literal;)*) => {
         $(
             #[doc = $what]
-            pub(crate) static $constant: Kind = Kind::new($name, Family::Machine, Level::Ok, $what);
+            pub(crate) static $constant: FindingKind =
+                FindingKind::new($name, Family::Machine, Level::Ok, $what);
         )*
     };
 }
@@ -28,16 +29,24 @@ kinds! {
 }
 
 /// It is as it should be.
-pub(crate) fn ok(kind: &'static Kind, found: impl Into<String>) -> Finding {
+pub(crate) fn ok(kind: &'static FindingKind, found: impl Into<String>) -> Finding {
     Finding::new(kind, "", found)
 }
 
 /// It works, but slower or with less than there could be.
-pub(crate) fn warning(kind: &'static Kind, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+pub(crate) fn warning(
+    kind: &'static FindingKind,
+    found: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
     ok(kind, found).at_level(Level::Warning).with_remedy(remedy)
 }
 
 /// The device does not work until this is remedied.
-pub(crate) fn blocking(kind: &'static Kind, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+pub(crate) fn blocking(
+    kind: &'static FindingKind,
+    found: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
     ok(kind, found).at_level(Level::Error).with_remedy(remedy)
 }

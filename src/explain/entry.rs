@@ -5,7 +5,7 @@ use serde::Serialize;
 /// What kind of name it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// Of a work completion.
     Status,
     /// That a call returns or sets.
@@ -20,33 +20,33 @@ pub(crate) enum Kind {
     Check,
 }
 
-impl Kind {
+impl EntryKind {
     /// What C calls names of this kind begin with.
     pub(super) const fn prefix(self) -> &'static str {
         match self {
-            Kind::Status => "IBV_WC_",
-            Kind::AsyncEvent => "IBV_EVENT_",
-            Kind::CmEvent => "RDMA_CM_EVENT_",
-            Kind::Errno | Kind::Counter | Kind::Check => "",
+            EntryKind::Status => "IBV_WC_",
+            EntryKind::AsyncEvent => "IBV_EVENT_",
+            EntryKind::CmEvent => "RDMA_CM_EVENT_",
+            EntryKind::Errno | EntryKind::Counter | EntryKind::Check => "",
         }
     }
 
     /// In front of a number.
     pub(super) const fn description(self) -> &'static str {
         match self {
-            Kind::Status => "status of a work completion,",
-            Kind::Errno => "errno of a call,",
-            Kind::AsyncEvent => "asynchronous event of ibv_get_async_event,",
-            Kind::CmEvent => "event of rdma_get_cm_event,",
-            Kind::Counter => "counter of `pumice stat`",
-            Kind::Check => "finding of `pumice check`",
+            EntryKind::Status => "status of a work completion,",
+            EntryKind::Errno => "errno of a call,",
+            EntryKind::AsyncEvent => "asynchronous event of ibv_get_async_event,",
+            EntryKind::CmEvent => "event of rdma_get_cm_event,",
+            EntryKind::Counter => "counter of `pumice stat`",
+            EntryKind::Check => "finding of `pumice check`",
         }
     }
 
     /// Above its causes, and above what to look at.
     pub(super) const fn headings(self) -> [&'static str; 2] {
         match self {
-            Kind::Check => ["Why it matters on real hardware", "Remedy"],
+            EntryKind::Check => ["Why it matters on real hardware", "Remedy"],
             _ => ["Usual causes", "What to look at"],
         }
     }
@@ -54,12 +54,12 @@ impl Kind {
     /// Above the list of all.
     pub(super) const fn heading(self) -> &'static str {
         match self {
-            Kind::Status => "Statuses of work completions (IBV_WC_*)",
-            Kind::Errno => "Errnos of calls",
-            Kind::AsyncEvent => "Asynchronous events (IBV_EVENT_*)",
-            Kind::CmEvent => "Events of the connection manager (RDMA_CM_EVENT_*)",
-            Kind::Counter => "Counters of `pumice stat`",
-            Kind::Check => "Findings of `pumice check`",
+            EntryKind::Status => "Statuses of work completions (IBV_WC_*)",
+            EntryKind::Errno => "Errnos of calls",
+            EntryKind::AsyncEvent => "Asynchronous events (IBV_EVENT_*)",
+            EntryKind::CmEvent => "Events of the connection manager (RDMA_CM_EVENT_*)",
+            EntryKind::Counter => "Counters of `pumice stat`",
+            EntryKind::Check => "Findings of `pumice check`",
         }
     }
 }
@@ -83,7 +83,7 @@ pub(super) struct Entry {
 
 impl Entry {
     /// The name as C code has it.
-    pub(super) fn full_name(&self, kind: Kind) -> String {
+    pub(super) fn full_name(&self, kind: EntryKind) -> String {
         format!("{}{}", kind.prefix(), self.name)
     }
 

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use entry::Entry;
-pub(crate) use entry::Kind;
+pub(crate) use entry::EntryKind;
 pub(crate) use page::write_page;
 use tables::tables;
 
@@ -55,8 +55,8 @@ pub(crate) fn run(options: &ExplainOptions, out: &mut dyn Write) -> CommandResul
     } else if options.names.is_empty() {
         list(out)?;
     } else {
-        for (place, (kind, entry)) in found.iter().enumerate() {
-            if place > 0 {
+        for (index, (kind, entry)) in found.iter().enumerate() {
+            if index > 0 {
                 writeln!(out)?;
             }
             print(*kind, entry, out)?;
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &ExplainOptions, out: &mut dyn Write) -> CommandResul
     Ok(Outcome::Good)
 }
 
-fn print(kind: Kind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
+fn print(kind: EntryKind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
     let full = entry.full_name(kind);
     let number = entry.number.map(|number| format!(" {number}")).unwrap_or_default();
     writeln!(out, "{full}: {}{number}", kind.description())?;
@@ -82,8 +82,8 @@ fn print(kind: Kind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn list(out: &mut dyn Write) -> io::Result<()> {
-    for (place, (kind, entries)) in tables().into_iter().enumerate() {
-        if place > 0 {
+    for (index, (kind, entries)) in tables().into_iter().enumerate() {
+        if index > 0 {
             writeln!(out)?;
         }
         writeln!(out, "{}", kind.heading())?;
@@ -95,10 +95,10 @@ fn list(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n`pumice explain NAME` says what usually causes one of them, and what to look at.")
 }
 
-fn print_json(found: &[(Kind, &'static Entry)], out: &mut dyn Write) -> CommandResult {
+fn print_json(found: &[(EntryKind, &'static Entry)], out: &mut dyn Write) -> CommandResult {
     #[derive(Serialize)]
     struct Explanation {
-        kind: Kind,
+        kind: EntryKind,
         name: String,
         #[serde(flatten)]
         entry: &'static Entry,

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use super::entry::{Entry, Kind};
+use super::entry::{Entry, EntryKind};
 use super::tables::tables;
 
 /// Writes a page with everything of these kinds.
-pub(crate) fn write_page(title: &str, kinds: &[Kind], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_page(title: &str, kinds: &[EntryKind], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "# {title}\n\n`pumice explain NAME` prints the same.")?;
     for (kind, entries) in tables().into_iter().filter(|(kind, _)| kinds.contains(kind)) {
         if kinds.len() > 1 {
@@ -20,7 +20,7 @@ pub(crate) fn write_page(title: &str, kinds: &[Kind], out: &mut dyn Write) -> io
     Ok(())
 }
 
-fn write_entry(depth: &str, kind: Kind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
+fn write_entry(depth: &str, kind: EntryKind, entry: &Entry, out: &mut dyn Write) -> io::Result<()> {
     let number = entry.number.map(|number| format!(" ({number})")).unwrap_or_default();
     writeln!(out, "\n{depth} {}{number}\n\n{}", entry.full_name(kind), entry.meaning)?;
     for (heading, sentences) in kind.headings().into_iter().zip([entry.causes, entry.look_at]) {

@@ -1,6 +1,6 @@
 //! Finding what a user typed.
 
-use super::entry::{Entry, Kind};
+use super::entry::{Entry, EntryKind};
 use super::tables::tables;
 
 /// Names that are suggested for one that is unknown.
@@ -10,11 +10,11 @@ const ALIKE: f64 = 0.6;
 
 /// Everything that has this name or number, in the order of the tables. A name may have its prefix or not,
 /// and be in capitals or not; a number may be negative, as calls of the kernel return errnos.
-pub(super) fn matches(given: &str) -> Vec<(Kind, &'static Entry)> {
+pub(super) fn matches(given: &str) -> Vec<(EntryKind, &'static Entry)> {
     let name = given.trim();
     let number = name.parse::<i32>().ok();
-    let is_it = |kind: Kind, entry: &Entry| match number {
-        Some(number) if number < 0 => kind == Kind::Errno && entry.number == number.checked_neg(),
+    let is_it = |kind: EntryKind, entry: &Entry| match number {
+        Some(number) if number < 0 => kind == EntryKind::Errno && entry.number == number.checked_neg(),
         Some(number) => entry.number == Some(number),
         None => entry.name.eq_ignore_ascii_case(name) || entry.full_name(kind).eq_ignore_ascii_case(name),
     };

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use pumice_calls::Call;
 use pumice_device::counters::COUNTERS;
 
-use super::entry::{Entry, Kind};
+use super::entry::{Entry, EntryKind};
 use super::*;
 
-fn entries(kind: Kind) -> &'static [Entry] {
+fn entries(kind: EntryKind) -> &'static [Entry] {
     tables().into_iter().find(|(found, _)| *found == kind).map_or(&[], |(_, entries)| entries)
 }
 
@@ -44,11 +44,11 @@ fn every_status_of_the_code_is_explained() {
     let variants = variants("transport/src/types/completion.rs", "WcStatus");
     assert!(variants.len() >= 16, "{variants:?}");
     for (name, number) in variants {
-        let entry = entries(Kind::Status).iter().find(|entry| entry.number == Some(number));
+        let entry = entries(EntryKind::Status).iter().find(|entry| entry.number == Some(number));
         assert_eq!(entry.map(|entry| entry.name), Some(upper_snake(&name).as_str()));
     }
     // And all numbers that ibv_wc_status_str has names for.
-    let numbers: Vec<i32> = entries(Kind::Status).iter().filter_map(|entry| entry.number).collect();
+    let numbers: Vec<i32> = entries(EntryKind::Status).iter().filter_map(|entry| entry.number).collect();
     assert_eq!(numbers, (0..24).collect::<Vec<_>>());
 }
 
@@ -57,7 +57,7 @@ fn every_asynchronous_event_of_the_code_is_explained() {
     let variants = variants("transport/src/types/event.rs", "AsyncEventType");
     assert!(variants.len() >= 14, "{variants:?}");
     for (name, number) in variants {
-        let entry = entries(Kind::AsyncEvent).iter().find(|entry| entry.number == Some(number));
+        let entry = entries(EntryKind::AsyncEvent).iter().find(|entry| entry.number == Some(number));
         assert_eq!(entry.map(|entry| entry.name), Some(upper_snake(&name).as_str()));
     }
 }
@@ -71,15 +71,15 @@ fn every_event_of_the_connection_manager_is_explained() {
         .filter_map(|line| line.trim().strip_prefix("c\"RDMA_CM_EVENT_")?.strip_suffix("\","))
         .collect();
     assert!(names.len() >= 19, "{names:?}");
-    let explained: Vec<&str> = entries(Kind::CmEvent).iter().map(|entry| entry.name).collect();
+    let explained: Vec<&str> = entries(EntryKind::CmEvent).iter().map(|entry| entry.name).collect();
     assert_eq!(explained, names);
-    let numbers: Vec<Option<i32>> = entries(Kind::CmEvent).iter().map(|entry| entry.number).collect();
+    let numbers: Vec<Option<i32>> = entries(EntryKind::CmEvent).iter().map(|entry| entry.number).collect();
     assert_eq!(numbers, (0..names.len() as i32).map(Some).collect::<Vec<_>>());
 }
 
 #[test]
 fn every_counter_of_the_code_is_explained() {
-    let explained: Vec<&str> = entries(Kind::Counter).iter().map(|entry| entry.name).collect();
+    let explained: Vec<&str> = entries(EntryKind::Counter).iter().map(|entry| entry.name).collect();
     assert_eq!(explained, COUNTERS.map(|info| info.name));
 }
 
@@ -123,7 +123,8 @@ fn every_errno_of_the_code_is_explained() {
             && !INTERNAL.contains(&name.as_str())
     });
     assert!(used.len() > 30, "{used:?}");
-    let explained: HashSet<String> = entries(Kind::Errno).iter().map(|entry| entry.name.to_owned()).collect();
+    let explained: HashSet<String> =
+        entries(EntryKind::Errno).iter().map(|entry| entry.name.to_owned()).collect();
     let missing: Vec<_> = used.difference(&explained).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }

@@ -106,7 +106,7 @@ pub(super) fn changes_json(obeyed: &[Obeyed], out: &mut dyn Write) -> Result<(),
 /// The rules of processes as a JSON array.
 pub(super) fn json(found: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Process<'a> {
+    struct ProcessEntry<'a> {
         pid: u32,
         program: Option<String>,
         process_index: u8,
@@ -116,9 +116,9 @@ pub(super) fn json(found: &[Obeyed], out: &mut dyn Write) -> Result<(), CommandE
         seed: Option<u64>,
         rules: &'a [LiveRule],
     }
-    let processes: Vec<Process<'_>> = found
+    let processes: Vec<ProcessEntry<'_>> = found
         .iter()
-        .map(|Obeyed { sharer, answer }| Process {
+        .map(|Obeyed { sharer, answer }| ProcessEntry {
             pid: sharer.pid,
             program: program(sharer.pid),
             process_index: sharer.process().value(),

@@ -57,7 +57,7 @@ pub(super) fn checked(plan: &FaultPlan, out: &mut dyn Write) -> CommandResult {
 /// All kinds of faults, and the fields that rules of every kind have.
 pub(super) fn kinds(out: &mut dyn Write) -> CommandResult {
     #[derive(Serialize)]
-    struct Kind {
+    struct KindEntry {
         name: &'static str,
         does: &'static str,
         fields: Vec<Field>,
@@ -66,14 +66,14 @@ pub(super) fn kinds(out: &mut dyn Write) -> CommandResult {
     }
     #[derive(Serialize)]
     struct All {
-        kinds: Vec<Kind>,
+        kinds: Vec<KindEntry>,
         when: Vec<Field>,
         packets: Vec<Field>,
         calls: Vec<Field>,
         completions: Vec<Field>,
         completion_events: Vec<Field>,
     }
-    let kinds = KINDS.iter().map(|kind| Kind {
+    let kinds = KINDS.iter().map(|kind| KindEntry {
         name: kind.name,
         does: kind.does,
         fields: fields(kind.fields),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use pumice_device::inspect::Collected;
-use pumice_device::share::{Inspected, Report, inspect, reports};
+use pumice_device::share::{Inspected, ProcessReport, inspect, reports};
 
 pub(crate) use interrupt::Interrupt;
 pub(crate) use progress::{Progress, Watched};
@@ -20,13 +20,13 @@ pub(crate) use words::{plain, program, quantity, round_trip};
 /// One look at all processes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Snapshot {
-    pub(crate) processes: Vec<Process>,
+    pub(crate) processes: Vec<ProcessView>,
 }
 
 /// A process at a moment. Its names are made harmless for a terminal; what is inside `objects` is as the
 /// process says it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Process {
+pub(crate) struct ProcessView {
     pub(crate) pid: u32,
     pub(crate) index: u8,
     pub(crate) address: IpAddr,
@@ -37,9 +37,9 @@ pub(crate) struct Process {
     pub(crate) objects: Option<Collected>,
 }
 
-/// Where to look.
+/// What is looked at: the processes of a registry, or one of them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct LookScope<'a> {
     /// The UDP port that the processes share.
     pub(crate) port: u16,
     /// The folder of the registry, if it is not the usual one.
@@ -50,7 +50,7 @@ pub(crate) struct Place<'a> {
     pub(crate) patience: Duration,
 }
 
-impl Place<'_> {
+impl LookScope<'_> {
     /// Looks at all processes.
     ///
     /// # Errors
@@ -64,31 +64,31 @@ impl Place<'_> {
 }
 
 /// What two questions have found out; a process that came or went in between is in one of them only.
-fn joined(counted: Vec<Report>, mut seen: Vec<Inspected>, pid: Option<u32>) -> Vec<Process> {
+fn joined(counted: Vec<ProcessReport>, mut seen: Vec<Inspected>, pid: Option<u32>) -> Vec<ProcessView> {
     let wanted = counted.into_iter().filter(|report| pid.is_none_or(|pid| report.sharer.pid == pid));
     wanted
         .map(|report| {
-            let place = seen.iter().position(|other| other.sharer == report.sharer);
-            Process {
+            let position = seen.iter().position(|other| other.sharer == report.sharer);
+            ProcessView {
                 pid: report.sharer.pid,
                 index: report.sharer.process().value(),
                 address: report.sharer.address,
                 program: program(report.sharer.pid),
                 counters: report.counters,
-                objects: place.and_then(|place| seen.swap_remove(place).objects),
+                objects: position.and_then(|position| seen.swap_remove(position).objects),
             }
         })
         .collect()
 }
 
-impl Process {
+impl ProcessView {
     /// What identifies it between two looks.
     pub(crate) fn key(&self) -> (u32, (u8, IpAddr)) {
-        (self.pid, self.place())
+        (self.pid, self.device_key())
     }
 
     /// What tells the devices of a process apart: those with different addresses may have equal indices.
-    pub(crate) fn place(&self) -> (u8, IpAddr) {
+    pub(crate) fn device_key(&self) -> (u8, IpAddr) {
         (self.index, self.address)
     }
 
@@ -162,13 +162,13 @@ pub(crate) mod tests {
     }
 
     /// A process with these queue pairs, a completion queue and a shared receive queue.
-    pub(crate) fn process(pid: u32, qps: Vec<QpView>) -> Process {
+    pub(crate) fn process(pid: u32, qps: Vec<QpView>) -> ProcessView {
         let totals = Totals { qps: qps.len() as u32, cqs: 1, srqs: 1, regions: 2, rules: 0 };
         let cq = CqView { number: 0, depth: 32, filled: 8, armed: true, failed: false, users: 2 };
         let srq = SrqView { number: 1, ordinal: 0, depth: 64, posted: 16, limit: 4, xrc: false };
         let objects = Collected { totals, qps, cqs: vec![cq], srqs: vec![srq], ..Collected::default() };
         let objects = Collected { tag: "one".to_owned(), device: "pumice0".to_owned(), ..objects };
-        Process {
+        ProcessView {
             pid,
             index: 1,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -182,7 +182,7 @@ pub(crate) mod tests {
     fn a_process_that_answers_one_question_only_is_shown_with_what_it_said() {
         let member = MemberIndex::of_number(3).expect("a member index");
         let sharer = |pid| Sharer { member, pid, address: IpAddr::V4(Ipv4Addr::LOCALHOST) };
-        let counted = [1, 2, 3].map(|pid| Report { sharer: sharer(pid), counters: Some(Vec::new()) });
+        let counted = [1, 2, 3].map(|pid| ProcessReport { sharer: sharer(pid), counters: Some(Vec::new()) });
         let seen = [3, 1].map(|pid| Inspected { sharer: sharer(pid), objects: Some(Collected::default()) });
         let all = joined(counted.to_vec(), seen.to_vec(), None);
         let has: Vec<(u32, bool)> = all.iter().map(|one| (one.pid, one.objects.is_some())).collect();

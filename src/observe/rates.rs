@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use pumice_device::inspect::QpView;
 use serde::Serialize;
 
-use super::{Process, Snapshot};
+use super::{ProcessView, Snapshot};
 
 /// What a queue pair does, per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -70,12 +70,12 @@ const DROPS: [&str; 21] = [
 /// new did all that it counts; a count that began again did what it counts now.
 pub(crate) fn rates(before: &Snapshot, after: &Snapshot, elapsed_ns: u64) -> Vec<ProcessRates> {
     let seconds = elapsed_ns as f64 / 1e9;
-    let known: HashMap<_, &Process> = before.processes.iter().map(|one| (one.key(), one)).collect();
-    let of = |process: &Process| process_rates(known.get(&process.key()).copied(), process, seconds);
+    let known: HashMap<_, &ProcessView> = before.processes.iter().map(|one| (one.key(), one)).collect();
+    let of = |process: &ProcessView| process_rates(known.get(&process.key()).copied(), process, seconds);
     after.processes.iter().map(of).collect()
 }
 
-fn process_rates(before: Option<&Process>, after: &Process, seconds: f64) -> ProcessRates {
+fn process_rates(before: Option<&ProcessView>, after: &ProcessView, seconds: f64) -> ProcessRates {
     // Without a look at it before, nothing is known of the time in which it counted.
     let Some(before) = before.filter(|before| before.answers()) else {
         let count = after.objects.as_ref().map_or(0, |objects| objects.qps.len());
@@ -130,7 +130,7 @@ mod tests {
     use super::super::tests::{process, qp};
     use super::*;
 
-    fn at(processes: Vec<Process>) -> Snapshot {
+    fn at(processes: Vec<ProcessView>) -> Snapshot {
         Snapshot { processes }
     }
 

@@ -22,7 +22,7 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 use netns::Namespaces;
 pub(crate) use options::PerfOptions;
 use options::{ClientOptions, LoopOptions, Role, ServerOptions};
-use process::{End, Listening, Reader, Task};
+use process::{Listening, PerfEnd, Reader, Task};
 use wording::in_words;
 
 /// Runs the command.
@@ -81,10 +81,10 @@ fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, Strin
     let [own_core, peer_core] = cores::two();
     let [own_wrapper, peer_wrapper] = wrappers;
     let serve = Task::Serve { address: peer, core: peer_core };
-    let mut server_end = End::start(&serve, &peer_wrapper, Reader::Parent)?;
+    let mut server_end = PerfEnd::start(&serve, &peer_wrapper, Reader::Parent)?;
     let Listening { at } = server_end.answer()?;
     let measure = Task::Measure { server: at, plans, settings, cores: [own_core, peer_core] };
-    let good = End::start(&measure, &own_wrapper, Reader::User)?.wait()?;
+    let good = PerfEnd::start(&measure, &own_wrapper, Reader::User)?.wait()?;
     // What went wrong, the measuring end has said.
     Ok(if good { Outcome::Good } else { Outcome::Bad })
 }

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
-use super::process::{End, Reader};
+use super::process::{PerfEnd, Reader};
 
 /// Addresses of the two ends, from a block that is reserved for examples.
 pub(crate) const ADDRESSES: [IpAddr; 2] =
@@ -15,7 +15,7 @@ pub(crate) const ADDRESSES: [IpAddr; 2] =
 /// A pair of namespaces.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
-    holders: [End; 2],
+    holders: [PerfEnd; 2],
 }
 
 impl Namespaces {
@@ -52,7 +52,7 @@ impl Namespaces {
 
     /// The beginning of a command that runs its arguments in one of the namespaces.
     pub(crate) fn wrapper(&self, index: usize) -> Vec<String> {
-        let id = self.holders.get(index).map_or(0, End::id);
+        let id = self.holders.get(index).map_or(0, PerfEnd::id);
         vec!["nsenter".to_owned(), format!("--net=/proc/{id}/ns/net"), "--".to_owned()]
     }
 
@@ -75,10 +75,10 @@ impl Namespaces {
 }
 
 /// A process in a namespace of its own that waits for the end of its input.
-fn hold() -> Result<End, String> {
+fn hold() -> Result<PerfEnd, String> {
     let mut command = Command::new("unshare");
     command.args(["--net", "--", "sh", "-c", "echo ready; exec cat"]);
-    let mut holder = End::spawn(command, Reader::Parent)?;
+    let mut holder = PerfEnd::spawn(command, Reader::Parent)?;
     match holder.line() {
         Ok(_) => Ok(holder),
         Err(_) => Err("no network namespace can be made here; containers often forbid it".to_owned()),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::measure::{after_round, open};
 use super::options::{EndSettings, LoopOptions, OperationName};
-use super::process::{End, Listening, Reader, Task};
+use super::process::{Listening, PerfEnd, Reader, Task};
 use super::report::{EMULATED, progress};
 use super::wording::in_words;
 use crate::outcome::Outcome;
@@ -27,7 +27,7 @@ struct Exchanged {
     round_trips_per_second: f64,
 }
 
-impl Pair for End {
+impl Pair for PerfEnd {
     type Error = String;
 
     fn begin(&mut self, seconds: f64) -> Result<(), String> {
@@ -65,12 +65,12 @@ fn measure(count: u16, base: Ipv4Addr, plan: &Plan, json: bool, out: &mut dyn Wr
     let mut clients = Vec::new();
     for pair in 0..u32::from(count) {
         let [own, peer] = [0, 1].map(|end| IpAddr::V4(Ipv4Addr::from(u32::from(base) + 2 * pair + end)));
-        let mut server = End::start(&Task::Serve { address: peer, core: None }, &[], Reader::Parent)?;
+        let mut server = PerfEnd::start(&Task::Serve { address: peer, core: None }, &[], Reader::Parent)?;
         let Listening { at } = server.answer()?;
         servers.push(server);
         let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
         let task = Task::Exchange { server: at, plan: plan.clone(), settings };
-        clients.push(End::start(&task, &[], Reader::Parent)?);
+        clients.push(PerfEnd::start(&task, &[], Reader::Parent)?);
     }
     let bar = progress(plan, json);
     let report = pairs::compare(plan, &mut clients, &mut after_round(plan, &bar))?;

@@ -36,7 +36,7 @@ pub(crate) struct Listening {
 
 /// A process that ends with the value that stands for it.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct PerfEnd {
     child: Child,
     /// Closed when this process ends in whatever way, which ends the child.
     input: Option<ChildStdin>,
@@ -52,12 +52,12 @@ pub(crate) enum Reader {
     User,
 }
 
-impl End {
+impl PerfEnd {
     /// Starts an end; `wrapper` is a command that runs its arguments, e.g. in another namespace.
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn start(task: &Task, wrapper: &[String], reader: Reader) -> Result<End, String> {
+    pub(crate) fn start(task: &Task, wrapper: &[String], reader: Reader) -> Result<PerfEnd, String> {
         let program = own_program()?;
         let task = serde_json::to_string(task).map_err(|error| error.to_string())?;
         let mut command = match wrapper.split_first() {
@@ -69,14 +69,14 @@ impl End {
             None => Command::new(program),
         };
         command.args(["perf", "__end", &task]);
-        End::spawn(command, reader)
+        PerfEnd::spawn(command, reader)
     }
 
     /// Starts any command that ends when its standard input does.
     ///
     /// # Errors
     /// A sentence.
-    pub(crate) fn spawn(mut command: Command, reader: Reader) -> Result<End, String> {
+    pub(crate) fn spawn(mut command: Command, reader: Reader) -> Result<PerfEnd, String> {
         command.stdin(Stdio::piped());
         if reader == Reader::Parent {
             command.stdout(Stdio::piped());
@@ -84,7 +84,7 @@ impl End {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(|error| format!("{name} cannot be started: {error}"))?;
         let output = child.stdout.take().map(BufReader::new);
-        Ok(End { input: child.stdin.take(), output, child })
+        Ok(PerfEnd { input: child.stdin.take(), output, child })
     }
 
     /// Process id.
@@ -121,7 +121,7 @@ impl End {
     /// The next line, understood.
     ///
     /// # Errors
-    /// As [`line`](End::line), or the line is something else.
+    /// As [`line`](PerfEnd::line), or the line is something else.
     pub(crate) fn answer<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         let line = self.line()?;
         serde_json::from_str(&line).map_err(|_| format!("a process of the loop said \"{line}\""))
@@ -149,7 +149,7 @@ impl End {
     }
 }
 
-impl Drop for End {
+impl Drop for PerfEnd {
     fn drop(&mut self) {
         self.input.take();
         // Both fail only if it ended already.
@@ -173,7 +173,7 @@ mod tests {
     fn said_by(script: &str) -> Result<String, String> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        End::spawn(command, Reader::Parent)?.line()
+        PerfEnd::spawn(command, Reader::Parent)?.line()
     }
 
     #[test]

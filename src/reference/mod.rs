@@ -11,7 +11,7 @@ mod table;
 use std::io::{self, Write};
 
 use crate::cli::ReferenceOptions;
-use crate::explain::{self, Kind};
+use crate::explain::{self, EntryKind};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 type Writer = fn(&mut dyn Write) -> io::Result<()>;
@@ -20,10 +20,10 @@ type Writer = fn(&mut dyn Write) -> io::Result<()>;
 const PAGES: [(&str, Writer); 8] = [
     ("commands", commands::write),
     ("environment", environment::write),
-    ("statuses", |out| explain::write_page("Statuses of work completions", &[Kind::Status], out)),
-    ("errnos", |out| explain::write_page("Errnos of calls", &[Kind::Errno], out)),
-    ("events", |out| explain::write_page("Events", &[Kind::AsyncEvent, Kind::CmEvent], out)),
-    ("counters", |out| explain::write_page("Counters", &[Kind::Counter], out)),
+    ("statuses", |out| explain::write_page("Statuses of work completions", &[EntryKind::Status], out)),
+    ("errnos", |out| explain::write_page("Errnos of calls", &[EntryKind::Errno], out)),
+    ("events", |out| explain::write_page("Events", &[EntryKind::AsyncEvent, EntryKind::CmEvent], out)),
+    ("counters", |out| explain::write_page("Counters", &[EntryKind::Counter], out)),
     ("faults", faults::write),
     ("profiles", profiles::write),
 ];

@@ -179,11 +179,11 @@ fn is_as_safe(folder: &Path, object: &Path) -> bool {
 pub(super) fn search_path(folder: &Path, before: Option<OsString>) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     let before = before.unwrap_or_default();
-    for place in before.as_bytes().split(|byte| matches!(byte, b':' | b';')) {
-        // An empty place would mean the current folder; a user who writes "a::b" does not mean that.
-        if !place.is_empty() && place != folder.as_os_str().as_bytes() {
+    for part in before.as_bytes().split(|byte| matches!(byte, b':' | b';')) {
+        // An empty part would mean the current folder; a user who writes "a::b" does not mean that.
+        if !part.is_empty() && part != folder.as_os_str().as_bytes() {
             path.push(":");
-            path.push(OsStr::from_bytes(place));
+            path.push(OsStr::from_bytes(part));
         }
     }
     path
@@ -222,9 +222,9 @@ mod tests {
         let bin = top.join("bin");
         fs::create_dir_all(bin.join("deps")).unwrap();
         assert!(find_beside(&bin).unwrap_err().contains("cargo build"));
-        for (place, is_built) in [("lib", false), ("lib/pumice", false), ("bin/deps", true)] {
-            fs::create_dir_all(top.join(place)).unwrap();
-            let path = top.join(place).join(OBJECT);
+        for (folder, is_built) in [("lib", false), ("lib/pumice", false), ("bin/deps", true)] {
+            fs::create_dir_all(top.join(folder)).unwrap();
+            let path = top.join(folder).join(OBJECT);
             fs::write(&path, "").unwrap();
             assert_eq!(find_beside(&bin), Ok(Library { path, is_built }));
         }

@@ -51,16 +51,16 @@ impl Program {
             ));
         }
         match kind(&self.path) {
-            Ok(Kind::Static) => found.push(format!(
+            Ok(ProgramKind::Static) => found.push(format!(
                 "{} is linked statically: it uses no shared library, so it will not use the device",
                 self.path.display()
             )),
-            Ok(Kind::OtherMachine) => found.push(format!(
+            Ok(ProgramKind::OtherMachine) => found.push(format!(
                 "{} is for another machine than this pumice, which is for {}: it cannot load libpumice.so",
                 self.path.display(),
                 std::env::consts::ARCH
             )),
-            Ok(Kind::Musl(_) | Kind::Other) | Err(_) => {}
+            Ok(ProgramKind::Musl(_) | ProgramKind::Other) | Err(_) => {}
         }
         let all = self.behind.only.iter().chain(&self.behind.among);
         found.extend(all.filter_map(|path| Some((path, musl_loader(path)?))).map(|(path, loader)| {
@@ -77,7 +77,7 @@ impl Program {
     /// Whether the loader can load libraries of this project before it. What is no ELF file is a script,
     /// whose interpreter can.
     pub(super) fn takes_preloads(&self) -> bool {
-        matches!(kind(&self.path), Ok(Kind::Other) | Err(_)) && !self.is_of_musl()
+        matches!(kind(&self.path), Ok(ProgramKind::Other) | Err(_)) && !self.is_of_musl()
     }
 
     /// Whether its loader is that of musl, which ends it if it finds libraries of this project.
@@ -116,7 +116,7 @@ impl Program {
 
 /// What matters about an executable file.
 #[derive(Debug, PartialEq, Eq)]
-enum Kind {
+enum ProgramKind {
     /// An ELF program without a dynamic loader.
     Static,
     /// An ELF program of another class or machine.
@@ -127,35 +127,37 @@ enum Kind {
     Other,
 }
 
-fn kind(path: &Path) -> io::Result<Kind> {
+fn kind(path: &Path) -> io::Result<ProgramKind> {
     // Enough for the headers of any linker; what lies beyond counts as dynamic.
     let mut bytes = Vec::new();
     File::open(path)?.take(1 << 16).read_to_end(&mut bytes)?;
     Ok(kind_of(&bytes))
 }
 
-fn kind_of(bytes: &[u8]) -> Kind {
+fn kind_of(bytes: &[u8]) -> ProgramKind {
     if bytes.len() < size_of::<FileHeader64<LittleEndian>>() || !bytes.starts_with(&ELFMAG) {
-        return Kind::Other;
+        return ProgramKind::Other;
     }
     let headers =
         FileHeader64::<LittleEndian>::parse(bytes).and_then(|header| Ok((header, header.endian()?)));
     let Some((header, endian)) =
         headers.ok().filter(|(header, endian)| header.e_machine(*endian) == OWN_MACHINE)
     else {
-        return Kind::OtherMachine;
+        return ProgramKind::OtherMachine;
     };
-    let Ok(all) = header.program_headers(endian, bytes) else { return Kind::Other };
-    let Some(named) = all.iter().find(|one| one.p_type(endian) == PT_INTERP) else { return Kind::Static };
+    let Ok(all) = header.program_headers(endian, bytes) else { return ProgramKind::Other };
+    let Some(named) = all.iter().find(|one| one.p_type(endian) == PT_INTERP) else {
+        return ProgramKind::Static;
+    };
     let loader = named.data(endian, bytes).unwrap_or_default();
     let loader = String::from_utf8_lossy(loader.strip_suffix(b"\0").unwrap_or(loader));
-    if loader.contains("/ld-musl-") { Kind::Musl(loader.into_owned()) } else { Kind::Other }
+    if loader.contains("/ld-musl-") { ProgramKind::Musl(loader.into_owned()) } else { ProgramKind::Other }
 }
 
 /// The loader of a program that is linked with musl.
 fn musl_loader(path: &Path) -> Option<String> {
     match kind(path) {
-        Ok(Kind::Musl(loader)) => Some(loader),
+        Ok(ProgramKind::Musl(loader)) => Some(loader),
         _ => None,
     }
 }
@@ -183,14 +185,14 @@ mod tests {
 
     #[test]
     fn static_and_foreign_programs_are_known_by_their_headers() {
-        assert_eq!(kind_of(&elf(2, OWN_MACHINE.0, &[6, INTERP, 1])), Kind::Other);
-        assert_eq!(kind_of(&elf(2, OWN_MACHINE.0, &[1, 1])), Kind::Static);
-        assert_eq!(kind_of(&elf(1, 3, &[INTERP])), Kind::OtherMachine);
+        assert_eq!(kind_of(&elf(2, OWN_MACHINE.0, &[6, INTERP, 1])), ProgramKind::Other);
+        assert_eq!(kind_of(&elf(2, OWN_MACHINE.0, &[1, 1])), ProgramKind::Static);
+        assert_eq!(kind_of(&elf(1, 3, &[INTERP])), ProgramKind::OtherMachine);
         let others = [EM_X86_64, EM_AARCH64, EM_RISCV].into_iter().filter(|machine| *machine != OWN_MACHINE);
         for other in others {
-            assert_eq!(kind_of(&elf(2, other.0, &[INTERP])), Kind::OtherMachine);
+            assert_eq!(kind_of(&elf(2, other.0, &[INTERP])), ProgramKind::OtherMachine);
         }
-        assert_eq!(kind_of(b"#!/bin/sh\n"), Kind::Other);
+        assert_eq!(kind_of(b"#!/bin/sh\n"), ProgramKind::Other);
         for length in 0..=ELF_HEADER_BYTES + 56 {
             let mut bytes = elf(2, OWN_MACHINE.0, &[1]);
             bytes.truncate(length);
@@ -203,11 +205,11 @@ mod tests {
         musl[64 + 56 + 8..64 + 56 + 16].copy_from_slice(&at.to_le_bytes());
         musl[64 + 56 + 32..64 + 56 + 40].copy_from_slice(&(loader.len() as u64).to_le_bytes());
         musl.extend_from_slice(loader);
-        assert_eq!(kind_of(&musl), Kind::Musl("/lib/ld-musl-x86_64.so.1".to_owned()));
+        assert_eq!(kind_of(&musl), ProgramKind::Musl("/lib/ld-musl-x86_64.so.1".to_owned()));
         musl.pop();
-        assert_eq!(kind_of(&musl), Kind::Other, "its name is cut");
+        assert_eq!(kind_of(&musl), ProgramKind::Other, "its name is cut");
         let mut wild = elf(2, OWN_MACHINE.0, &[1]);
         wild[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(kind_of(&wild), Kind::Other);
+        assert_eq!(kind_of(&wild), ProgramKind::Other);
     }
 }

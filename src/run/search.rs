@@ -23,10 +23,10 @@ fn find_in(name: &OsStr, search: &OsStr) -> Result<PathBuf, CommandError> {
     let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
         vec![PathBuf::from(name)]
     } else {
-        // An empty place means the current folder.
-        let places = std::env::split_paths(search);
-        places
-            .map(|place| if place.as_os_str().is_empty() { "./".into() } else { place }.join(name))
+        // An empty part means the current folder.
+        let folders = std::env::split_paths(search);
+        folders
+            .map(|folder| if folder.as_os_str().is_empty() { "./".into() } else { folder }.join(name))
             .collect()
     };
     let there = |path: &&PathBuf| !name.is_empty() && fs::symlink_metadata(path).is_ok();

@@ -22,7 +22,7 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 use connection::{Connection, Terms};
 use network::Network;
 use options::SimOptions;
-use report::Report;
+use report::SimReport;
 
 /// Virtual time after which a simulation is given up.
 const LIMIT_NS: u64 = 3_600_000_000_000;
@@ -44,7 +44,7 @@ pub(crate) fn run(options: &SimOptions, out: &mut dyn Write) -> CommandResult {
     Ok(if report.is_good() { Outcome::Good } else { Outcome::Bad })
 }
 
-fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
+fn simulate(options: &SimOptions) -> Result<SimReport, CommandError> {
     let Some(mtu) = Mtu::from_bytes(options.mtu) else {
         let sentence = "is no path MTU: choose 256, 512, 1024, 2048 or 4096";
         return Err(CommandError::Failed(format!("--mtu {} {sentence}", options.mtu)));
@@ -79,7 +79,7 @@ fn simulate(options: &SimOptions) -> Result<Report, CommandError> {
     if let Some(error) = refused {
         return Err(device(error));
     }
-    Ok(Report::new(&world, network.topology, &hcas, &connections, wanted))
+    Ok(SimReport::new(&world, network.topology, &hcas, &connections, wanted))
 }
 
 fn add_hcas(

@@ -27,7 +27,7 @@ const RECOVERY: [&str; 9] = [
 ];
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct SimReport {
     #[serde(skip)]
     hcas: usize,
     messages_wanted: u64,
@@ -83,21 +83,21 @@ fn decimal(numerator: u128, denominator: u128) -> String {
     format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
 }
 
-impl Report {
+impl SimReport {
     pub(crate) fn new(
         world: &World,
         topology: Option<Topology>,
         hcas: &[Arc<Hca>],
         connections: &[Connection],
         wanted: u64,
-    ) -> Report {
+    ) -> SimReport {
         let virtual_ns = world.now_ns();
         let sum = |of: fn(&Connection) -> u64| connections.iter().map(of).sum::<u64>();
         let bytes = sum(|one| one.bytes);
         let mut counters: Vec<(&'static str, u64)> = Vec::new();
         for hca in hcas {
-            for (place, (info, value)) in hca.counters().snapshot().into_iter().enumerate() {
-                match counters.get_mut(place) {
+            for (index, (info, value)) in hca.counters().snapshot().into_iter().enumerate() {
+                match counters.get_mut(index) {
                     Some(counter) => counter.1 += value,
                     None => counters.push((info.name, value)),
                 }
@@ -107,7 +107,7 @@ impl Report {
         let failures: Vec<&'static str> =
             connections.iter().filter_map(|one| one.failure).map(|status| status.name()).collect();
         let rate = u128::from(bytes) * 8_000_000_000 / u128::from(virtual_ns.max(1));
-        Report {
+        SimReport {
             hcas: hcas.len(),
             messages_wanted: wanted,
             messages_done: sum(|one| one.completed),

@@ -15,7 +15,7 @@ use pumice_device::inspect::Collected;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::observe::{Place, Snapshot, plain};
+use crate::observe::{LookScope, Snapshot, plain};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 pub(crate) use options::{StatOptions, seconds};
 
@@ -40,12 +40,12 @@ pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
     }
     let registry = options.registry.as_deref();
     let patience = if options.watch.is_some() { WATCH_PATIENCE } else { PATIENCE };
-    let place = Place { port: options.port, registry, pid: options.pid, patience };
+    let scope = LookScope { port: options.port, registry, pid: options.pid, patience };
     if let Some(interval) = options.watch {
         let how = watch::Watch { interval, count: options.count, json: options.json };
-        return watch::watch(&place, &how, out);
+        return watch::watch(&scope, &how, out);
     }
-    let found = place.look().map_err(CommandError::Failed)?;
+    let found = scope.look().map_err(CommandError::Failed)?;
     if let Some(pid) = options.pid
         && found.processes.is_empty()
     {
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
 
 fn print_json(found: &Snapshot, out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Process<'a> {
+    struct ProcessEntry<'a> {
         pid: u32,
         program: Option<&'a str>,
         process_index: u8,
@@ -76,10 +76,10 @@ fn print_json(found: &Snapshot, out: &mut dyn Write) -> Result<(), CommandError>
         /// Null: it did not answer. `totals` says how many there are: the lists may hold fewer.
         objects: Option<&'a Collected>,
     }
-    let processes: Vec<Process<'_>> = found
+    let processes: Vec<ProcessEntry<'_>> = found
         .processes
         .iter()
-        .map(|process| Process {
+        .map(|process| ProcessEntry {
             pid: process.pid,
             program: process.program.as_deref(),
             process_index: process.index,

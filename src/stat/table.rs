@@ -7,21 +7,21 @@ use pumice_transport::wire::Qpn;
 
 use super::counters::meaning;
 use super::options::StatOptions;
-use crate::observe::{Process, plain, round_trip};
+use crate::observe::{ProcessView, plain, round_trip};
 
 /// Queue pairs of one process that are shown without `--all`.
 const MOST_QPS: usize = 16;
 
-pub(super) fn print(found: &[Process], options: &StatOptions, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn print(found: &[ProcessView], options: &StatOptions, out: &mut dyn Write) -> io::Result<()> {
     if found.is_empty() {
         return writeln!(out, "no process of this user shares UDP port {}", options.port);
     }
-    for (place, process) in found.iter().enumerate() {
-        if place > 0 {
+    for (number, process) in found.iter().enumerate() {
+        if number > 0 {
             writeln!(out)?;
         }
         let name = process.program.as_deref().unwrap_or("?");
-        let Process { pid, index, address, .. } = process;
+        let ProcessView { pid, index, address, .. } = process;
         writeln!(out, "process {pid} ({name})  process index {index}  {address}")?;
         let Some(counters) = &process.counters else {
             writeln!(out, "  does not answer: it is stopped, or just begins or ends; try again")?;
@@ -77,13 +77,13 @@ mod tests {
     use super::*;
     use crate::observe::tests::{process, qp};
 
-    fn counted(counters: Option<Vec<(&str, u64)>>) -> Process {
+    fn counted(counters: Option<Vec<(&str, u64)>>) -> ProcessView {
         let own =
             |list: Vec<(&str, u64)>| list.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Process { counters: counters.map(own), ..process(u32::MAX, Vec::new()) }
+        ProcessView { counters: counters.map(own), ..process(u32::MAX, Vec::new()) }
     }
 
-    fn text(found: &[Process], all: bool) -> String {
+    fn text(found: &[ProcessView], all: bool) -> String {
         let options = StatOptions { all, port: 4791, ..StatOptions::default() };
         let mut out = Vec::new();
         print(found, &options, &mut out).expect("a Vec takes everything");

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use pumice_device::inspect::QpView;
 use serde::Serialize;
 
-use crate::observe::{Interrupt, Place, Process, ProcessRates, QpRates, Snapshot, plain, quantity, rates};
+use crate::observe::{
+    Interrupt, LookScope, ProcessRates, ProcessView, QpRates, Snapshot, plain, quantity, rates,
+};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 /// How a time is chosen and when it ends.
@@ -21,17 +23,17 @@ pub(super) struct Watch {
 const HEADING_EVERY: u64 = 40;
 
 /// Looks again and again until a signal comes, the reader goes, or all has been printed.
-pub(super) fn watch(place: &Place<'_>, how: &Watch, out: &mut dyn Write) -> CommandResult {
+pub(super) fn watch(scope: &LookScope<'_>, how: &Watch, out: &mut dyn Write) -> CommandResult {
     let interrupt = Interrupt::new()
         .map_err(|error| CommandError::Failed(format!("signals cannot be waited for: {error}")))?;
     let begun = Instant::now();
-    let mut before = (place.look().map_err(CommandError::Failed)?, Instant::now());
+    let mut before = (scope.look().map_err(CommandError::Failed)?, Instant::now());
     let (mut done, mut lines) = (0, 0);
     while how.count.is_none_or(|count| done < count) {
         if interrupt.wait(how.interval).map_err(CommandError::Output)? {
             break;
         }
-        let (after, at) = (place.look().map_err(CommandError::Failed)?, Instant::now());
+        let (after, at) = (scope.look().map_err(CommandError::Failed)?, Instant::now());
         let interval_ns = nanoseconds(at - before.1);
         let found = rates(&before.0, &after, interval_ns);
         let elapsed_ns = nanoseconds(at - begun);
@@ -63,7 +65,7 @@ fn nanoseconds(time: Duration) -> u64 {
 const HEADING: &str = "  TIME_S     PID PROGRAM          TAG          QPS  ERR SENDS/s RECVS/s  TXB/s  RXB/s \
                        AGAIN/s RNR/s DROP/s FAULT/s";
 
-fn line(process: &Process, found: &ProcessRates, elapsed_ns: u64, out: &mut dyn Write) -> io::Result<()> {
+fn line(process: &ProcessView, found: &ProcessRates, elapsed_ns: u64, out: &mut dyn Write) -> io::Result<()> {
     let seconds = elapsed_ns as f64 / 1e9;
     let name = process.program.as_deref().unwrap_or("?");
     let words = |text: &str, most: usize| -> String {
@@ -106,7 +108,7 @@ fn json(
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Line<'a> {
+    struct WatchLine<'a> {
         elapsed_ns: u64,
         interval_ns: u64,
         processes: Vec<One<'a>>,
@@ -153,7 +155,7 @@ fn json(
             qps_left_out: process.objects.as_ref().map_or(0, |objects| objects.qps_left_out()),
         })
         .collect();
-    serde_json::to_writer(&mut *out, &Line { elapsed_ns, interval_ns, processes })?;
+    serde_json::to_writer(&mut *out, &WatchLine { elapsed_ns, interval_ns, processes })?;
     writeln!(out)?;
     Ok(())
 }

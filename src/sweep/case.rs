@@ -200,13 +200,13 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct CommandLine {
         #[command(flatten)]
         options: SweepOptions,
     }
 
     fn cases(arguments: &[&str]) -> Cases {
-        let line = Line::parse_from(["sweep"].iter().chain(arguments).chain(&["--", "true"]));
+        let line = CommandLine::parse_from(["sweep"].iter().chain(arguments).chain(&["--", "true"]));
         let census =
             [("ibv_fork_init", 1), ("ibv_post_send", 25), ("ibv_qp_to_qp_ex", 3), ("rdma_notify", 1)];
         Cases::of(&census.map(|(call, count)| (call.to_owned(), count)).into(), &line.options)
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn completions_are_cases_up_to_a_limit_for_each_queue_pair() {
         let completed = |qp, message| Completed { completion: "recv".to_owned(), qp, connection: 0, message };
-        let line = Line::parse_from(["sweep", "--completions", "--most", "2", "--", "true"]);
+        let line = CommandLine::parse_from(["sweep", "--completions", "--most", "2", "--", "true"]);
         let mut cases = Cases { all: Vec::new(), left_out: 0 };
         cases.add(&[completed(0, 0), completed(0, 1), completed(0, 2), completed(1, 0)], &line.options);
         assert_eq!((cases.all.len(), cases.left_out), (3, 1));
@@ -243,7 +243,7 @@ mod tests {
             side: "requester".to_owned(),
             kind: kind.to_owned(),
         };
-        let line = Line::parse_from(["sweep", "--cm", "--most", "1", "--", "true"]);
+        let line = CommandLine::parse_from(["sweep", "--cm", "--most", "1", "--", "true"]);
         let mut cases = Cases { all: Vec::new(), left_out: 0 };
         cases.add_steps(&[message("req", 0), message("rtu", 0), message("req", 1)], &line.options);
         assert_eq!((cases.all.len(), cases.left_out), (2, 1));

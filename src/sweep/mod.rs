@@ -4,8 +4,8 @@
 mod case;
 mod child;
 mod junit;
+mod namespace;
 mod options;
-mod place;
 mod ready;
 mod report_file;
 mod resume;
@@ -26,9 +26,9 @@ pub(crate) use options::SweepOptions;
 use crate::outcome::{CommandError, CommandResult, NO_PROGRAM, NOT_EXECUTABLE, Outcome};
 use crate::printed::complain;
 use case::{Case, Cases};
-use place::Place;
+use namespace::RunNamespace;
 use resume::Journal;
-use run::{Aim, End, Run, Runner};
+use run::{Aim, Run, RunEnd, Runner};
 use verdict::{Clean, Judgement};
 
 /// How long the run without faults may take.
@@ -52,8 +52,8 @@ pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult 
         signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(failed("wait for signals"))?;
     }
     let runner = Runner::new(options, &interrupted).map_err(failed("make a folder for the runs"))?;
-    let places = places(options.jobs);
-    let Some(first) = places.first() else { return Ok(Outcome::Good) };
+    let namespaces = namespaces(options.jobs);
+    let Some(first) = namespaces.first() else { return Ok(Outcome::Good) };
     let usual = runner.run(0, first, Aim::Usual, CLEAN_LIMIT).map_err(failed("start the program"))?;
     let Some(usual) = usual else { return Err(stopped(options)) };
     check_usual(&usual)?;
@@ -74,25 +74,25 @@ pub(crate) fn run(options: &SweepOptions, out: &mut dyn Write) -> CommandResult 
     let clean = Clean::judge_itself(&usual);
     let sweep = Sweep { runner: &runner, clean: Clean::of(&usual), limit, patience };
     let mut judgements = vec![clean];
-    judgements.extend(sweep.run_all(&cases.all, known, &places, &mut journal)?);
+    judgements.extend(sweep.run_all(&cases.all, known, &namespaces, &mut journal)?);
     if runner.is_interrupted() {
         return Err(stopped(options));
     }
     report(&judgements, &cases, options, out)
 }
 
-/// Where runs take place: one place for each job.
-fn places(jobs: u16) -> Vec<Place> {
+/// Where runs take place: one namespace for each job.
+fn namespaces(jobs: u16) -> Vec<RunNamespace> {
     if jobs == 1 {
-        return vec![Place::here()];
+        return vec![RunNamespace::here()];
     }
-    let apart: Option<Vec<Place>> = (0..jobs).map(|_| Place::apart()).collect();
+    let apart: Option<Vec<RunNamespace>> = (0..jobs).map(|_| RunNamespace::apart()).collect();
     apart.unwrap_or_else(|| {
         complain(
             &"no private network namespaces can be had here (unprivileged user namespaces are forbidden, or \
              unshare and ip are missing): one run after the other",
         );
-        vec![Place::here()]
+        vec![RunNamespace::here()]
     })
 }
 
@@ -101,21 +101,21 @@ fn check_usual(usual: &Run) -> Result<(), CommandError> {
     let said = usual.said.first().or(usual.explained.last());
     let said = said.map_or_else(String::new, |line| format!(": {line}"));
     let sentence = match usual.end {
-        End::Exit(0) if usual.report.calls.is_empty() => {
+        RunEnd::Exit(0) if usual.report.calls.is_empty() => {
             "the program made no verbs calls: name one that uses the device".to_owned()
         }
-        End::Exit(0) => return Ok(()),
-        End::Exit(status) if NOT_RUN.contains(&status) => {
+        RunEnd::Exit(0) => return Ok(()),
+        RunEnd::Exit(status) if NOT_RUN.contains(&status) => {
             return Err(CommandError::Program {
                 sentence: format!("the program cannot be run (see `pumice run`){said}"),
                 exit_code: u8::try_from(status).unwrap_or(1),
             });
         }
-        End::Exit(status) => {
+        RunEnd::Exit(status) => {
             format!("without faults the program ends with status {status}{said}; mend that first")
         }
-        End::Signal(signal) => format!("without faults signal {signal} ends the program; mend that first"),
-        End::Hang => format!("without faults the program does not end in {} s", CLEAN_LIMIT.as_secs()),
+        RunEnd::Signal(signal) => format!("without faults signal {signal} ends the program; mend that first"),
+        RunEnd::Hang => format!("without faults the program does not end in {} s", CLEAN_LIMIT.as_secs()),
     };
     Err(CommandError::Failed(sentence))
 }
@@ -166,7 +166,7 @@ struct Sweep<'a> {
 }
 
 /// What the jobs share.
-struct Shared<'a> {
+struct SweepState<'a> {
     journal: &'a mut Journal,
     judgements: Vec<Option<Judgement>>,
     trouble: Option<std::io::Error>,
@@ -178,7 +178,7 @@ impl Sweep<'_> {
         &self,
         cases: &[Case],
         known: Vec<Judgement>,
-        places: &[Place],
+        namespaces: &[RunNamespace],
         journal: &mut Journal,
     ) -> Result<Vec<Judgement>, CommandError> {
         let judgements: Vec<Option<Judgement>> = cases
@@ -186,12 +186,12 @@ impl Sweep<'_> {
             .map(|case| known.iter().find(|one| one.case.as_ref() == Some(case)).cloned())
             .collect();
         let bar = bar(judgements.iter().filter(|judgement| judgement.is_none()).count());
-        let shared = Mutex::new(Shared { journal, judgements, trouble: None });
+        let shared = Mutex::new(SweepState { journal, judgements, trouble: None });
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            for place in places {
+            for namespace in namespaces {
                 let (bar, shared, next) = (&bar, &shared, &next);
-                scope.spawn(move || self.work(cases, place, next, shared, bar));
+                scope.spawn(move || self.work(cases, namespace, next, shared, bar));
             }
         });
         bar.finish_and_clear();
@@ -206,9 +206,9 @@ impl Sweep<'_> {
     fn work(
         &self,
         cases: &[Case],
-        place: &Place,
+        namespace: &RunNamespace,
         next: &AtomicUsize,
-        shared: &Mutex<Shared<'_>>,
+        shared: &Mutex<SweepState<'_>>,
         bar: &ProgressBar,
     ) {
         let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,7 +221,8 @@ impl Sweep<'_> {
             bar.set_message(format!("{} {}", case.subject(), case.ordinal()));
             // 0 is the run without faults.
             let longer = if case.is_made_good() { self.patience } else { Duration::ZERO };
-            let judgement = match self.runner.run(index + 1, place, Aim::Case(case), self.limit + longer) {
+            let judgement = match self.runner.run(index + 1, namespace, Aim::Case(case), self.limit + longer)
+            {
                 Ok(Some(run)) => self.clean.judge(case, &run),
                 Ok(None) => return,
                 Err(error) => {

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::case::{Case, RULE};
 use super::child::{Group, Waited};
+use super::namespace::RunNamespace;
 use super::options::SweepOptions;
-use super::place::Place;
 use super::ready::is_listening;
 use super::report_file::{CallReport, Completed, FaultReport, Message};
 use crate::run::own_program;
@@ -58,7 +58,7 @@ impl Aim<'_> {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum End {
+pub(super) enum RunEnd {
     /// With this exit status.
     Exit(i32),
     /// By this signal.
@@ -70,7 +70,7 @@ pub(super) enum End {
 /// A run that is over.
 #[derive(Debug)]
 pub(super) struct Run {
-    pub(super) end: End,
+    pub(super) end: RunEnd,
     pub(super) report: CallReport,
     /// Its completions, if they were asked for.
     pub(super) completed: Vec<Completed>,
@@ -123,7 +123,7 @@ impl Files {
 
 /// A run that takes place.
 struct Stage<'a> {
-    place: &'a Place,
+    namespace: &'a RunNamespace,
     folder: &'a Path,
     aim: Aim<'a>,
 }
@@ -150,13 +150,13 @@ impl<'a> Runner<'a> {
     pub(super) fn run(
         &self,
         index: usize,
-        place: &Place,
+        namespace: &RunNamespace,
         aim: Aim<'_>,
         limit: Duration,
     ) -> io::Result<Option<Run>> {
         let folder = self.folder.join(index.to_string());
         fs::create_dir_all(&folder)?;
-        let outcome = self.run_in(&Stage { place, folder: &folder, aim }, limit);
+        let outcome = self.run_in(&Stage { namespace, folder: &folder, aim }, limit);
         // What is left there would only take room.
         let _ = fs::remove_dir_all(&folder);
         outcome
@@ -181,8 +181,8 @@ impl<'a> Runner<'a> {
         let (swept, files) = if swept_server { (&mut serving, server) } else { (&mut running, program) };
         let Some(swept) = swept else { return Ok(None) };
         let end = match swept.wait(limit, self.interrupted)? {
-            Waited::Ended(status) => End::of(status),
-            Waited::TimedOut => End::Hang,
+            Waited::Ended(status) => RunEnd::of(status),
+            Waited::TimedOut => RunEnd::Hang,
             Waited::Interrupted => return Ok(None),
         };
         let took = begin.elapsed();
@@ -204,7 +204,7 @@ impl<'a> Runner<'a> {
 
     /// Starts one side through `pumice run`.
     fn start(&self, stage: &Stage<'_>, words: &[&OsStr], files: &Files, is_swept: bool) -> io::Result<Group> {
-        let mut command = stage.place.command(self.pumice.as_os_str());
+        let mut command = stage.namespace.command(self.pumice.as_os_str());
         command.args(["run", "--"]).args(words).env(CALL_REPORT, &files.report);
         if let Some(rule) = stage.aim.rule().filter(|_| is_swept) {
             // Rules that the user asks for stay.
@@ -232,17 +232,17 @@ fn wait_until_ready(server: &Group, report: &Path) -> io::Result<()> {
     Ok(())
 }
 
-impl End {
+impl RunEnd {
     /// What a status says. A shell says that its last program was ended by a signal with a status of its own.
-    fn of(status: ExitStatus) -> End {
+    fn of(status: ExitStatus) -> RunEnd {
         const SHELL: i32 = 128;
         let crashes: [i32; 6] =
             [Signal::ILL, Signal::TRAP, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::SEGV]
                 .map(Signal::as_raw);
         match (status.code(), status.signal()) {
-            (Some(code), _) if crashes.contains(&(code - SHELL)) => End::Signal(code - SHELL),
-            (Some(code), _) => End::Exit(code),
-            (None, signal) => End::Signal(signal.unwrap_or_default()),
+            (Some(code), _) if crashes.contains(&(code - SHELL)) => RunEnd::Signal(code - SHELL),
+            (Some(code), _) => RunEnd::Exit(code),
+            (None, signal) => RunEnd::Signal(signal.unwrap_or_default()),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use pumice_device::findings::{Family, Fields, Finding, Kind, Level};
+use pumice_device::findings::{Family, Fields, Finding, FindingKind, Level};
 use serde::{Deserialize, Serialize};
 
 use super::case::Case;
 use super::options::SweepOptions;
 use super::report_file::Object;
-use super::run::{End, Run};
+use super::run::{Run, RunEnd};
 
 /// What a run shows, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,24 +28,25 @@ pub(super) enum Verdict {
     Unmade,
 }
 
-static CRASH: Kind = kind("crash", Level::Error, "A signal ended the program.");
-static HANG: Kind = kind("hang", Level::Error, "The program did not end.");
-static LEAK: Kind =
+static CRASH: FindingKind = kind("crash", Level::Error, "A signal ended the program.");
+static HANG: FindingKind = kind("hang", Level::Error, "The program did not end.");
+static LEAK: FindingKind =
     kind("leak", Level::Error, "The program left objects that it had not tried to give back.");
-static SILENT: Kind = kind("silent", Level::Note, "The program succeeded and said nothing of the failure.");
-static HANDLED: Kind = kind("handled", Level::Ok, "The program dealt with the failure.");
-static UNMADE: Kind = kind("unmade", Level::Note, "What was to fail did not happen this time.");
+static SILENT: FindingKind =
+    kind("silent", Level::Note, "The program succeeded and said nothing of the failure.");
+static HANDLED: FindingKind = kind("handled", Level::Ok, "The program dealt with the failure.");
+static UNMADE: FindingKind = kind("unmade", Level::Note, "What was to fail did not happen this time.");
 
 /// All that a run may show.
-pub(super) static KINDS: [&Kind; 6] = [&CRASH, &HANG, &LEAK, &SILENT, &HANDLED, &UNMADE];
+pub(super) static KINDS: [&FindingKind; 6] = [&CRASH, &HANG, &LEAK, &SILENT, &HANDLED, &UNMADE];
 
-const fn kind(name: &'static str, level: Level, what: &'static str) -> Kind {
-    Kind::new(name, Family::Failures, level, what)
+const fn kind(name: &'static str, level: Level, what: &'static str) -> FindingKind {
+    FindingKind::new(name, Family::Failures, level, what)
 }
 
 impl Verdict {
     /// The kind of finding that it is.
-    pub(super) const fn kind(self) -> &'static Kind {
+    pub(super) const fn kind(self) -> &'static FindingKind {
         match self {
             Verdict::Crash => &CRASH,
             Verdict::Hang => &HANG,
@@ -64,7 +65,7 @@ pub(super) struct Judgement {
     #[serde(flatten)]
     pub(super) case: Option<Case>,
     pub(super) verdict: Verdict,
-    pub(super) end: End,
+    pub(super) end: RunEnd,
     /// What the program left, beyond what it leaves without faults.
     pub(super) left: Vec<Object>,
     /// The first line that the program said, and does not say without faults.
@@ -98,12 +99,12 @@ impl Clean {
             run.report.left.iter().flatten().filter(|object| !self.left.contains(object)).cloned().collect();
         let said = run.said.iter().find(|line| !self.said.contains(&without_numbers(line))).cloned();
         let verdict = match run.end {
-            End::Signal(_) => Verdict::Crash,
-            End::Hang => Verdict::Hang,
-            End::Exit(_) if !run.report.fired && !run.met_fault => Verdict::Unmade,
-            End::Exit(_) if !left.is_empty() => Verdict::Leak,
-            End::Exit(0) if said.is_none() && !case.is_made_good() => Verdict::Silent,
-            End::Exit(_) => Verdict::Handled,
+            RunEnd::Signal(_) => Verdict::Crash,
+            RunEnd::Hang => Verdict::Hang,
+            RunEnd::Exit(_) if !run.report.fired && !run.met_fault => Verdict::Unmade,
+            RunEnd::Exit(_) if !left.is_empty() => Verdict::Leak,
+            RunEnd::Exit(0) if said.is_none() && !case.is_made_good() => Verdict::Silent,
+            RunEnd::Exit(_) => Verdict::Handled,
         };
         let seconds = run.took.as_secs_f64();
         Judgement { case: Some(case.clone()), verdict, end: run.end, left, said, seconds }
@@ -142,9 +143,9 @@ impl Judgement {
     /// How the program ended, in words.
     pub(super) fn ending(&self) -> String {
         match self.end {
-            End::Exit(status) => format!("exit {status}"),
-            End::Signal(signal) => signal_name(signal),
-            End::Hang => "no end".to_owned(),
+            RunEnd::Exit(status) => format!("exit {status}"),
+            RunEnd::Signal(signal) => signal_name(signal),
+            RunEnd::Hang => "no end".to_owned(),
         }
     }
 
@@ -187,7 +188,7 @@ mod tests {
     use pumice_device::findings::json;
     use std::time::Duration;
 
-    fn run(end: End, fired: bool, left: &[&str], said: &[&str]) -> Run {
+    fn run(end: RunEnd, fired: bool, left: &[&str], said: &[&str]) -> Run {
         let object = |kind: &&str| Object { kind: (*kind).to_owned(), call: "ibv_x".to_owned(), nth: 1 };
         let left = Some(left.iter().map(object).collect());
         let said = said.iter().map(|line| (*line).to_owned()).collect();
@@ -207,19 +208,19 @@ mod tests {
 
     #[test]
     fn runs_are_compared_with_the_one_without_faults() {
-        let usual = run(End::Exit(0), false, &["context"], &["local address: QPN 0x0001ab, PSN 17"]);
+        let usual = run(RunEnd::Exit(0), false, &["context"], &["local address: QPN 0x0001ab, PSN 17"]);
         let clean = Clean::of(&usual);
         assert_eq!(Clean::judge_itself(&usual).verdict, Verdict::Leak);
         let case = Case::Call { call: "ibv_reg_mr".to_owned(), nth: 1, errno: "ENOMEM".to_owned() };
         let same = "local address: QPN 0x00ffff, PSN 4";
         for (end, fired, left, said, verdict) in [
-            (End::Signal(11), true, &[][..], "", Verdict::Crash),
-            (End::Hang, true, &[], "", Verdict::Hang),
-            (End::Exit(1), true, &["context", "queue pair"], "failed", Verdict::Leak),
-            (End::Exit(0), true, &["context"], same, Verdict::Silent),
-            (End::Exit(1), true, &["context"], same, Verdict::Handled),
-            (End::Exit(0), true, &[], "could not register", Verdict::Handled),
-            (End::Exit(0), false, &[], same, Verdict::Unmade),
+            (RunEnd::Signal(11), true, &[][..], "", Verdict::Crash),
+            (RunEnd::Hang, true, &[], "", Verdict::Hang),
+            (RunEnd::Exit(1), true, &["context", "queue pair"], "failed", Verdict::Leak),
+            (RunEnd::Exit(0), true, &["context"], same, Verdict::Silent),
+            (RunEnd::Exit(1), true, &["context"], same, Verdict::Handled),
+            (RunEnd::Exit(0), true, &[], "could not register", Verdict::Handled),
+            (RunEnd::Exit(0), false, &[], same, Verdict::Unmade),
         ] {
             let judgement = clean.judge(&case, &run(end, fired, left, &[said]));
             assert_eq!(judgement.verdict, verdict, "{end:?} {said}");
@@ -235,9 +236,9 @@ mod tests {
     #[test]
     fn a_judgement_is_a_finding_whose_evidence_is_a_line_of_the_journal() {
         let options = |words: &[&str]| Line::parse_from([words, &["--", "true"]].concat()).options;
-        let usual = run(End::Exit(0), false, &[], &[]);
+        let usual = run(RunEnd::Exit(0), false, &[], &[]);
         let case = Case::Call { call: "ibv_reg_mr".to_owned(), nth: 1, errno: "ENOMEM".to_owned() };
-        let leaking = run(End::Exit(1), true, &["queue pair"], &["failed"]);
+        let leaking = run(RunEnd::Exit(1), true, &["queue pair"], &["failed"]);
         let judgement = Judgement { seconds: 0.1 + 0.2, ..Clean::of(&usual).judge(&case, &leaking) };
         let finding = judgement.to_finding(&options(&["sweep"]));
         assert_eq!((finding.kind.name, finding.level), ("leak", Level::Error));

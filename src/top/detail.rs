@@ -5,7 +5,7 @@ use pumice_transport::wire::Qpn;
 
 use super::look::Look;
 use super::rows::Key;
-use crate::observe::{Process, QpRates, plain, quantity, round_trip};
+use crate::observe::{ProcessView, QpRates, plain, quantity, round_trip};
 
 /// The text; the queue pair may be gone.
 pub(super) fn detail(look: &Look, key: Key) -> String {
@@ -19,7 +19,7 @@ pub(super) fn detail(look: &Look, key: Key) -> String {
     found.unwrap_or_else(|| format!("queue pair {} of process {} is gone", Qpn::new(key.2), key.0))
 }
 
-fn text(process: &Process, qp: &QpView, rates: &QpRates) -> String {
+fn text(process: &ProcessView, qp: &QpView, rates: &QpRates) -> String {
     let peer = match qp.peer {
         Some(peer) => format!("{} of {}", Qpn::new(peer.qpn), peer.address),
         None => "none".to_owned(),
@@ -79,7 +79,7 @@ fn text(process: &Process, qp: &QpView, rates: &QpRates) -> String {
     lines.join("\n")
 }
 
-fn shared(process: &Process, number: u32) -> String {
+fn shared(process: &ProcessView, number: u32) -> String {
     let srqs = process.objects.iter().flat_map(|objects| &objects.srqs);
     match srqs.into_iter().find(|srq| srq.number == number) {
         Some(srq) => format!("SRQ {number}: {} of {} posted, limit {}", srq.posted, srq.depth, srq.limit),
@@ -87,7 +87,7 @@ fn shared(process: &Process, number: u32) -> String {
     }
 }
 
-fn queue(process: &Process, number: Option<u32>) -> String {
+fn queue(process: &ProcessView, number: Option<u32>) -> String {
     let Some(number) = number else { return "none".to_owned() };
     let cqs = process.objects.iter().flat_map(|objects| &objects.cqs);
     match cqs.into_iter().find(|cq| cq.number == number) {

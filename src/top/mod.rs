@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pumice_transport::path::ROCE_PORT;
 
-use crate::observe::{Place, Snapshot};
+use crate::observe::{LookScope, Snapshot};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::stat::seconds;
 use look::Look;
@@ -81,11 +81,11 @@ fn looks(options: TopOptions) -> Receiver<Result<Look, String>> {
     let (sender, receiver): (SyncSender<_>, _) = sync_channel(1);
     thread::spawn(move || {
         let TopOptions { interval, pid, port, registry } = options;
-        let place = Place { port, registry: registry.as_deref(), pid, patience: PATIENCE };
+        let scope = LookScope { port, registry: registry.as_deref(), pid, patience: PATIENCE };
         let mut before: Option<(Snapshot, Instant)> = None;
         loop {
             let begun = Instant::now();
-            let look = place.look().map(|after| {
+            let look = scope.look().map(|after| {
                 let at = Instant::now();
                 let elapsed_ns = before.as_ref().map_or(0, |(_, before)| (at - *before).as_nanos() as u64);
                 let look = match &before {

@@ -110,8 +110,8 @@ fn draw_list(view: &mut View, frame: &mut Frame<'_>, heading: Rect, body: Rect, 
     let left = left_out(view);
     let title = format!("{} {}{left} by {by}{downward}{filter}", rows.len(), view.list.name());
     frame.render_widget(Line::from(title).style(bold()), heading);
-    let names = columns.iter().enumerate().map(|(place, (name, _))| {
-        let style = if place == view.column { bold().add_modifier(Modifier::UNDERLINED) } else { bold() };
+    let names = columns.iter().enumerate().map(|(column, (name, _))| {
+        let style = if column == view.column { bold().add_modifier(Modifier::UNDERLINED) } else { bold() };
         Cell::from(Span::styled(*name, style))
     });
     let widths = columns.iter().map(|(_, width)| Constraint::Min(*width));
@@ -120,9 +120,9 @@ fn draw_list(view: &mut View, frame: &mut Frame<'_>, heading: Rect, body: Rect, 
         .header(TableRow::new(names))
         .row_highlight_style(reversed())
         .column_spacing(1);
-    let mut state = TableState::default().with_selected((!rows.is_empty()).then_some(view.place));
+    let mut state = TableState::default().with_selected((!rows.is_empty()).then_some(view.selected_row));
     frame.render_stateful_widget(table, body, &mut state);
-    if let Some(row) = rows.get(view.place).filter(|row| !row.remark.is_empty()) {
+    if let Some(row) = rows.get(view.selected_row).filter(|row| !row.remark.is_empty()) {
         frame.render_widget(Line::from(row.remark.clone()), remark);
     }
 }

@@ -7,7 +7,7 @@ use pumice_device::inspect::QpView;
 use pumice_transport::wire::Qpn;
 
 use super::look::Look;
-use crate::observe::{Process, QpRates, plain, quantity};
+use crate::observe::{ProcessView, QpRates, plain, quantity};
 
 /// What identifies a row between two looks: process, and number of the object.
 pub(super) type Key = (u32, (u8, IpAddr), u32);
@@ -128,7 +128,7 @@ pub(super) fn rows(look: &Look, list: List, filter: &str, column: usize, reverse
                 ];
                 let (met, applied) = (rule.met as f64, rule.applied as f64);
                 let numbers = vec![Some(process.pid.into()), None, Some(met), Some(applied), None, None];
-                let key = (process.pid, process.place(), number);
+                let key = (process.pid, process.device_key(), number);
                 Row { key, cells, numbers, bad: false, remark: plain(&rule.does) }
             })),
         }
@@ -147,12 +147,12 @@ fn fill(filled: u32, depth: u32) -> f64 {
 }
 
 /// PID, number, percent, three numbers, and a word.
-fn row(process: &Process, number: u32, numbers: &[f64], word: &str, bad: bool) -> Row {
+fn row(process: &ProcessView, number: u32, numbers: &[f64], word: &str, bad: bool) -> Row {
     let shown = numbers.iter().map(|number| format!("{number:.0}"));
     let cells = [process.pid.to_string(), number.to_string()].into_iter().chain(shown);
     let all = [f64::from(process.pid), f64::from(number)].into_iter().chain(numbers.iter().copied());
     Row {
-        key: (process.pid, process.place(), number),
+        key: (process.pid, process.device_key(), number),
         cells: cells.chain([word.to_owned()]).collect(),
         numbers: all.map(Some).chain([None]).collect(),
         bad,
@@ -160,7 +160,7 @@ fn row(process: &Process, number: u32, numbers: &[f64], word: &str, bad: bool) -
     }
 }
 
-fn queue_pair(process: &Process, qp: &QpView, rates: &QpRates) -> Row {
+fn queue_pair(process: &ProcessView, qp: &QpView, rates: &QpRates) -> Row {
     let peer = qp.peer.map_or_else(|| "-".to_owned(), |peer| peer.address.to_string());
     let bad = matches!(qp.state.as_str(), "ERR" | "SQE");
     let per_second = [rates.sends, rates.receives, rates.sent_bytes, rates.received_bytes];
@@ -176,7 +176,7 @@ fn queue_pair(process: &Process, qp: &QpView, rates: &QpRates) -> Row {
     let numbers = per_second.into_iter().chain(counts);
     let front = [Some(process.pid.into()), Some(qp.qpn.into()), None, None, None];
     Row {
-        key: (process.pid, process.place(), qp.qpn),
+        key: (process.pid, process.device_key(), qp.qpn),
         cells: words.into_iter().chain(numbers.clone().map(quantity)).collect(),
         numbers: front.into_iter().chain(numbers.map(Some)).collect(),
         bad,

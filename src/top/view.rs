@@ -29,9 +29,9 @@ pub(super) struct View {
     pub(super) column: usize,
     pub(super) reverse: bool,
     pub(super) filter: String,
-    /// The row that is chosen, and where it was shown last.
+    /// The row that is chosen, and its index in the list when it was shown last.
     pub(super) selected: Option<Key>,
-    pub(super) place: usize,
+    pub(super) selected_row: usize,
     pub(super) frozen: bool,
     pub(super) colors: bool,
     /// Why the last look failed.
@@ -50,7 +50,7 @@ impl View {
             reverse: false,
             filter: String::new(),
             selected: None,
-            place: 0,
+            selected_row: 0,
             frozen: false,
             colors,
             trouble: None,
@@ -73,12 +73,12 @@ impl View {
     }
 
     /// The rows of the list. The chosen row stays chosen when sorting moves it. If it is not in the list any
-    /// more, the row in its place is chosen.
+    /// more, the row where it was is chosen.
     pub(super) fn rows(&mut self) -> Vec<Row> {
         let all = rows(&self.look, self.list, &self.filter, self.column, self.reverse);
         let found = self.selected.and_then(|key| all.iter().position(|row| row.key == key));
-        self.place = found.unwrap_or(self.place).min(all.len().saturating_sub(1));
-        self.selected = all.get(self.place).map(|row| row.key);
+        self.selected_row = found.unwrap_or(self.selected_row).min(all.len().saturating_sub(1));
+        self.selected = all.get(self.selected_row).map(|row| row.key);
         all
     }
 
@@ -108,10 +108,10 @@ impl View {
             KeyCode::Char('s') => self.column = (self.column + 1) % self.list.columns().len(),
             KeyCode::Tab => self.turn_to(1),
             KeyCode::BackTab => self.turn_to(List::ALL.len() - 1),
-            KeyCode::Up | KeyCode::Char('k') => self.step(|place, _| place.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => self.step(|place, _| place + 1),
-            KeyCode::PageUp => self.step(|place, _| place.saturating_sub(10)),
-            KeyCode::PageDown => self.step(|place, _| place + 10),
+            KeyCode::Up | KeyCode::Char('k') => self.step(|row, _| row.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.step(|row, _| row + 1),
+            KeyCode::PageUp => self.step(|row, _| row.saturating_sub(10)),
+            KeyCode::PageDown => self.step(|row, _| row + 10),
             KeyCode::Home | KeyCode::Char('g') => self.step(|_, _| 0),
             KeyCode::End | KeyCode::Char('G') => self.step(|_, last| last),
             KeyCode::Enter if self.list == List::QueuePairs => {
@@ -129,14 +129,14 @@ impl View {
     fn turn_to(&mut self, forward: usize) {
         let now = List::ALL.iter().position(|list| *list == self.list).unwrap_or(0);
         self.list = List::ALL[(now + forward) % List::ALL.len()];
-        (self.column, self.reverse, self.selected, self.place) = (0, false, None, 0);
+        (self.column, self.reverse, self.selected, self.selected_row) = (0, false, None, 0);
     }
 
     fn step(&mut self, to: impl FnOnce(usize, usize) -> usize) {
         let all = self.rows();
         let last = all.len().saturating_sub(1);
-        self.place = to(self.place, last).min(last);
-        self.selected = all.get(self.place).map(|row| row.key);
+        self.selected_row = to(self.selected_row, last).min(last);
+        self.selected = all.get(self.selected_row).map(|row| row.key);
     }
 
     fn write_filter(&mut self, key: KeyCode) {
@@ -204,7 +204,7 @@ pub(super) mod tests {
         let mut view = view();
         view.handle_key(KeyCode::Char('j'));
         view.rows();
-        let chosen = (17, process(17, Vec::new()).place(), 0x01_0012);
+        let chosen = (17, process(17, Vec::new()).device_key(), 0x01_0012);
         assert_eq!(view.selected, Some(chosen));
         view.handle_key(KeyCode::Char('r'));
         view.handle_key(KeyCode::Enter);
@@ -213,7 +213,7 @@ pub(super) mod tests {
         for key in [KeyCode::End, KeyCode::Down, KeyCode::Home, KeyCode::Up, KeyCode::PageDown] {
             assert!(!view.handle_key(key));
         }
-        assert_eq!(view.place, 2);
+        assert_eq!(view.selected_row, 2);
         assert!(view.handle_key(KeyCode::Char('q')));
     }
 

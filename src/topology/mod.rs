@@ -87,11 +87,11 @@ struct Ecn {
 }
 
 fn json(topology: &Topology, ports: &[Port], out: &mut dyn Write) -> std::io::Result<()> {
-    let host = |place: usize| {
-        let (named, cable) = (topology.named.get(place), topology.cable(place));
+    let host = |index: usize| {
+        let (named, cable) = (topology.named.get(index), topology.cable(index));
         Host {
             address: named.map(|host| host.address.to_string()),
-            leaf: topology.leaf_of(place),
+            leaf: topology.leaf_of(index),
             rate_mbps: cable.rate_mbps,
             delay_ns: cable.delay_ns,
             queue_bytes: named.and_then(|host| host.queue_bytes).unwrap_or(topology.queues.queue_bytes),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_device::trace::{Measure, Process, QueuePair};
+use pumice_device::trace::{Measure, QueuePair, TimelineProcess};
 
 /// What a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub(super) struct Counter {
 /// How many completions wait for the program in a completion queue.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// The completion queue: its place in the table.
+    /// The completion queue: its index in the table.
     pub(super) cq: u32,
-    /// Places of the queue pairs whose completions are in it.
+    /// Indices of the queue pairs whose completions are in it.
     pub(super) queue_pairs: Vec<usize>,
     /// Times in ns and values; each value holds until the next.
     pub(super) values: Vec<(u64, i64)>,
@@ -61,15 +61,15 @@ pub(super) fn of_queue_pair(qp: &QueuePair) -> [Counter; 6] {
 }
 
 /// Completions that wait for the program, by completion queue.
-pub(super) fn of_completion_queues(process: &Process) -> Vec<Waiting> {
+pub(super) fn of_completion_queues(process: &TimelineProcess) -> Vec<Waiting> {
     let mut queues: BTreeMap<u32, Waiting> = BTreeMap::new();
-    for (place, qp) in process.queue_pairs.iter().enumerate() {
+    for (index, qp) in process.queue_pairs.iter().enumerate() {
         let sends = qp.messages.iter().filter_map(|one| Some((one.end?, one.polled_ns)));
         let receives = qp.receives.iter().map(|one| (one.end, one.polled_ns));
         for (end, polled_ns) in sends.chain(receives).filter(|(end, _)| end.has_completion) {
             let waiting = queues.entry(end.cq).or_default();
-            if waiting.queue_pairs.last() != Some(&place) {
-                waiting.queue_pairs.push(place);
+            if waiting.queue_pairs.last() != Some(&index) {
+                waiting.queue_pairs.push(index);
             }
             waiting.values.push((end.at_ns, 1));
             waiting.values.extend(polled_ns.map(|at_ns| (at_ns, -1)));

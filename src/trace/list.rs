@@ -23,13 +23,13 @@ pub(super) fn run(name: &str, source: impl Read, json: bool, out: &mut dyn Write
 
 fn line(at_ns: u64, record: &Record<'_>, json: bool, out: &mut dyn Write) -> Result<(), CommandError> {
     #[derive(Serialize)]
-    struct Line<'a> {
+    struct RecordLine<'a> {
         at_ns: u64,
         #[serde(flatten)]
         record: &'a Record<'a>,
     }
     if json {
-        serde_json::to_writer(&mut *out, &Line { at_ns, record })?;
+        serde_json::to_writer(&mut *out, &RecordLine { at_ns, record })?;
         writeln!(out)?;
     } else {
         writeln!(out, "{at_ns:>14} ns  {record:?}")?;

@@ -9,12 +9,12 @@ int main(void)
 	connect_ends(&ends);
 	memset(memory, 0x33, 8);
 	MUST(!post_receive(&ends, ends.there));
-	volatile unsigned char *place = (unsigned char *)memory + 128;
-	printf("%#x %#x %#x ", place[0], place[7], place[8]);
+	volatile unsigned char *received = (unsigned char *)memory + 128;
+	printf("%#x %#x %#x ", received[0], received[7], received[8]);
 	MUST(!post(&ends, IBV_WR_SEND, IBV_SEND_SIGNALED));
 	poll_one(ends.recv_cq);
 	poll_one(ends.send_cq);
-	printf("%#x\n", place[0]);
+	printf("%#x\n", received[0]);
 	close_device(&ends);
 	return 0;
 }

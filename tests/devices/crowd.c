@@ -124,8 +124,8 @@ int main(int argc, char **argv)
     struct ibv_mr *mr = ibv_reg_mr(domain, bytes, sizeof bytes, IBV_ACCESS_LOCAL_WRITE);
     if (!mr || connect_to(in, before.out, &before.gid) || connect_to(out, next.in, &next.gid))
         return fail("connect");
-    for (size_t place = 0; place < BYTES / sizeof(int); place++)
-        bytes[0][place] = number + 1;
+    for (size_t word = 0; word < BYTES / sizeof(int); word++)
+        bytes[0][word] = number + 1;
     struct ibv_sge from = {.addr = (uintptr_t)bytes[0], .length = BYTES, .lkey = mr->lkey};
     struct ibv_sge to = {.addr = (uintptr_t)bytes[1], .length = BYTES, .lkey = mr->lkey};
     struct ibv_recv_wr receive = {.sg_list = &to, .num_sge = 1}, *bad_receive;
@@ -143,8 +143,8 @@ int main(int argc, char **argv)
         done += polled;
     }
     errno = ETIMEDOUT;
-    for (size_t place = 0; place < BYTES / sizeof(int); place++)
-        if (done < 2 || bytes[1][place] != before.number + 1)
+    for (size_t word = 0; word < BYTES / sizeof(int); word++)
+        if (done < 2 || bytes[1][word] != before.number + 1)
             return fail("the message of the process before");
     printf("exchanged\n");
     fflush(stdout);

@@ -20,7 +20,7 @@ pub(crate) struct Block {
 
 impl Block {
     /// Where it is.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn location(&self) -> String {
         format!("{}:{}", self.document.display(), self.line)
     }
 

@@ -197,7 +197,7 @@ fn script(blocks: &[Block], folder: &Path, skipped: &mut Vec<String>) -> String 
         if let Some(program) = missing(block) {
             skipped.push(format!(
                 "{}: there is no {program} here; the rest of the page was not run",
-                block.place()
+                block.location()
             ));
             break;
         }
@@ -280,10 +280,10 @@ pub(crate) fn run(document: &Path, namespaces: &[&str], skipped: &mut Vec<String
     };
     if !output.status.success() {
         let last = begun.last().copied();
-        let place = last.and_then(|last| blocks.get(last)).map_or_else(String::new, Block::place);
+        let location = last.and_then(|last| blocks.get(last)).map_or_else(String::new, Block::location);
         let said = last.map(printed).unwrap_or_default();
         let own = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{place}: {} after:\n{said}{own}", output.status));
+        return Err(format!("{location}: {} after:\n{said}{own}", output.status));
     }
     compare(&blocks, &begun, printed)
 }
@@ -302,7 +302,7 @@ fn compare(blocks: &[Block], begun: &[usize], printed: impl Fn(usize) -> String)
         let printed = printed(before);
         for pattern in block.text.lines().filter(|line| !line.trim().is_empty()) {
             if !printed.lines().any(|line| fits(pattern, line)) {
-                return Err(format!("{}: {pattern:?} was not printed:\n{printed}", block.place()));
+                return Err(format!("{}: {pattern:?} was not printed:\n{printed}", block.location()));
             }
         }
     }

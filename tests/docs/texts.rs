@@ -31,7 +31,7 @@ fn toml_of_documents_is_read() {
         } else {
             Err("say in a comment before it whether it is a profile, a plan or a topology".to_owned())
         };
-        faults.extend(read.err().map(|problem| format!("{}: {problem}", block.place())));
+        faults.extend(read.err().map(|problem| format!("{}: {problem}", block.location())));
     }
     assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));
 }
@@ -69,7 +69,7 @@ fn rust_of_documents_stands_in_what_is_compiled() {
             faults.push(format!(
                 "{}: no test or example in verbs has these lines, one after the other: add them to \
                  verbs/perf/tests/documents.rs",
-                block.place()
+                block.location()
             ));
         }
     }
@@ -100,7 +100,7 @@ fn names_in_fragments_of_c_are_those_of_the_headers() {
     let mut faults = Vec::new();
     for block in blocks_in("c").iter().filter(|block| block.said("file").is_none()) {
         let unknown = words(&block.text, &beginnings).filter(|word| !known.contains(word));
-        faults.extend(unknown.map(|word| format!("{}: the headers have no {word}", block.place())));
+        faults.extend(unknown.map(|word| format!("{}: the headers have no {word}", block.location())));
     }
     assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));
 }

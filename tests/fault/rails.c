@@ -120,17 +120,17 @@ static void connect_messages(struct rail *rail, const struct ibv_ah_attr *to)
 				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-static uint8_t *slot(struct rail *rail, int place)
+static uint8_t *slot(struct rail *rail, int receive)
 {
-	return rail->bytes + (size_t)(1 + place) * SLOT;
+	return rail->bytes + (size_t)(1 + receive) * SLOT;
 }
 
-static void post_receive(struct rail *rail, int place)
+static void post_receive(struct rail *rail, int receive)
 {
-	int is_message = place >= DATAGRAMS;
-	struct ibv_sge sge = {.addr = (uintptr_t)slot(rail, place), .length = SLOT, .lkey = rail->mr->lkey};
+	int is_message = receive >= DATAGRAMS;
+	struct ibv_sge sge = {.addr = (uintptr_t)slot(rail, receive), .length = SLOT, .lkey = rail->mr->lkey};
 	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
-	wr.wr_id = is_message ? IS_MESSAGE + place : place;
+	wr.wr_id = is_message ? IS_MESSAGE + receive : receive;
 	CHECK(!ibv_post_recv(is_message ? rail->messages : rail->datagrams, &wr, &bad));
 }
 
@@ -209,8 +209,8 @@ int main(void)
 		struct ibv_ah_attr to = hear_of_peer(&rails[i]);
 		connect_datagrams(&rails[i], &to);
 		connect_messages(&rails[i], &to);
-		for (int place = 0; place < DATAGRAMS + MESSAGES; place++)
-			post_receive(&rails[i], place);
+		for (int receive = 0; receive < DATAGRAMS + MESSAGES; receive++)
+			post_receive(&rails[i], receive);
 	}
 	puts("ready");
 	CHECK(fgets(line, sizeof line, stdin));

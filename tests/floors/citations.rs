@@ -64,7 +64,7 @@ fn all() -> Vec<(PathBuf, Citation)> {
 
 /// Kinds of sources, in the order of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum CitationKind {
     Statement(u32),
     Ibta,
     Man,
@@ -99,18 +99,18 @@ fn is_function_of_linux(text: &str) -> bool {
 }
 
 /// What a source is, if its form is right.
-fn kind(source: &str) -> Option<Kind> {
+fn kind(source: &str) -> Option<CitationKind> {
     if let Some(number) = source.strip_prefix("statement:") {
         let number: u32 = number.parse().ok().filter(|parsed: &u32| parsed.to_string() == number)?;
-        return Some(Kind::Statement(number));
+        return Some(CitationKind::Statement(number));
     }
     if let Some(rule) = source.strip_prefix("ibta-1.5#") {
-        return is_rule_of_ibta(rule).then_some(Kind::Ibta);
+        return is_rule_of_ibta(rule).then_some(CitationKind::Ibta);
     }
     if let Some(page) = source.strip_prefix("man:") {
-        return is_word(page).then_some(Kind::Man);
+        return is_word(page).then_some(CitationKind::Man);
     }
-    is_function_of_linux(source.strip_prefix("linux:")?).then_some(Kind::Linux)
+    is_function_of_linux(source.strip_prefix("linux:")?).then_some(CitationKind::Linux)
 }
 
 /// One sentence: it begins with a capital letter and has one full stop, at its end.
@@ -186,7 +186,7 @@ fn statements_that_code_cites_have_tests_and_the_other_way_round() {
     let mut cited = BTreeSet::new();
     let mut faults = Vec::new();
     for (file, citation) in all() {
-        let Some(Kind::Statement(number)) = kind(&citation.source) else { continue };
+        let Some(CitationKind::Statement(number)) = kind(&citation.source) else { continue };
         cited.insert(number);
         if !tests.contains_key(&number) {
             let (file, line) = (file.display(), citation.line);
@@ -200,27 +200,27 @@ fn statements_that_code_cites_have_tests_and_the_other_way_round() {
 }
 
 /// A heading of the page, the introduction of its table, and which citations are in it.
-type Section = (&'static str, &'static str, fn(Kind) -> bool);
+type Section = (&'static str, &'static str, fn(CitationKind) -> bool);
 
 const SECTIONS: [Section; 4] = [
     ("Statements in the code", "The numbers are those of the list above.", |kind| {
-        matches!(kind, Kind::Statement(_))
+        matches!(kind, CitationKind::Statement(_))
     }),
     (
         "Architecture specification",
         "Compliance statements and sections of the InfiniBand architecture specification, release 1.5.",
-        |kind| kind == Kind::Ibta,
+        |kind| kind == CitationKind::Ibta,
     ),
-    ("Manual pages", "The manual pages of rdma-core.", |kind| kind == Kind::Man),
+    ("Manual pages", "The manual pages of rdma-core.", |kind| kind == CitationKind::Man),
     ("Linux", "Files and functions of the kernel: rdma_rxe, and the core of its RDMA subsystem.", |kind| {
-        kind == Kind::Linux
+        kind == CitationKind::Linux
     }),
 ];
 
 /// The part of the page that is made of the citations.
 fn tables() -> String {
     // Without the numbers of lines, so that the page changes with the citations only.
-    let mut rows = BTreeMap::<(Kind, String, String), BTreeSet<String>>::new();
+    let mut rows = BTreeMap::<(CitationKind, String, String), BTreeSet<String>>::new();
     for (file, Citation { source, rule, .. }) in all() {
         let Some(kind) = kind(&source) else { continue };
         rows.entry((kind, source, rule)).or_default().insert(slashed(&file));
@@ -242,7 +242,7 @@ fn tables() -> String {
         for ((kind, source, rule), files) in rows.iter().filter(|((kind, ..), _)| is_here(*kind)) {
             let rule = rule.replace('|', "\\|");
             page += &format!("| `{source}` | {rule} | {} |", in_code(files));
-            if let Kind::Statement(number) = kind {
+            if let CitationKind::Statement(number) = kind {
                 page += &format!(" {} |", tests.get(number).map(in_code).unwrap_or_default());
             }
             page.push('\n');
@@ -307,7 +307,7 @@ fn forms_of_citations_are_told_apart() {
     ] {
         assert!(!is_right(source), "{source}");
     }
-    assert_eq!(kind("statement:12"), Some(Kind::Statement(12)));
+    assert_eq!(kind("statement:12"), Some(CitationKind::Statement(12)));
 }
 
 #[test]

@@ -40,12 +40,12 @@ pub(super) fn targets(package: &str) -> Vec<(PathBuf, bool)> {
     let folder = Path::new(package);
     let mut found: Vec<(PathBuf, bool)> = main_file(package).map(|file| (file, false)).into_iter().collect();
     for (name, is_test) in [("tests", true), ("benches", true), ("examples", true), ("src/bin", false)] {
-        let place = folder.join(name);
-        for file in files(&place.to_string_lossy(), "rs") {
+        let target_folder = folder.join(name);
+        for file in files(&target_folder.to_string_lossy(), "rs") {
             let parent = file.parent();
             let is_main = file.file_name().is_some_and(|file| file == "main.rs")
-                && parent.and_then(Path::parent) == Some(&place);
-            if parent == Some(&place) || is_main {
+                && parent.and_then(Path::parent) == Some(&target_folder);
+            if parent == Some(&target_folder) || is_main {
                 found.push((file, is_test));
             }
         }

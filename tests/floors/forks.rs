@@ -94,7 +94,7 @@ fn the_page_about_forks_lists_the_statics() {
                 line.split("static ").nth(1).and_then(|rest| rest.split(':').next()).unwrap_or_default();
             let row = format!("{}: {name}", path.replace("/src/", "/"));
             match rows.iter().position(|known| *known == row) {
-                Some(place) => drop(rows.swap_remove(place)),
+                Some(index) => drop(rows.swap_remove(index)),
                 None => faults.push(format!("no row `{row}` ({kind}, {path}:{number})")),
             }
         }

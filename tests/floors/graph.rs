@@ -70,7 +70,7 @@ fn item(target: Target) -> Option<usize> {
 /// Follows a path that stands in a module; none if it leaves the crate.
 fn resolve(modules: &Modules, from: usize, path: &[String], steps: usize) -> Option<Target> {
     let (first, rest) = path.split_first()?;
-    let mut place = match first.as_str() {
+    let mut found = match first.as_str() {
         "crate" => Target::Module(0),
         "self" => Target::Module(from),
         "super" => Target::Module(modules.all[from].parent),
@@ -78,15 +78,15 @@ fn resolve(modules: &Modules, from: usize, path: &[String], steps: usize) -> Opt
         name => look_up(modules, from, name, steps).filter(|_| !rest.is_empty() || steps > 0)?,
     };
     for name in rest {
-        let Target::Module(module) = place else { break };
-        place = match name.as_str() {
+        let Target::Module(module) = found else { break };
+        found = match name.as_str() {
             "super" => Target::Module(modules.all[module].parent),
             name => look_up(modules, module, name, steps)
                 .or_else(|| exported_macro(modules, module, name))
                 .unwrap_or(Target::Item(module)),
         };
     }
-    Some(place)
+    Some(found)
 }
 
 /// What a name means in a module.

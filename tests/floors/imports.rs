@@ -105,8 +105,8 @@ fn packages_with_one_door_come_in_by_it() {
                 None => false,
             };
             if !at_door {
-                let place = if door.is_empty() { "the root package" } else { door };
-                faults.push(format!("{}: {package} belongs in {place} only", manifest.display()));
+                let owner = if door.is_empty() { "the root package" } else { door };
+                faults.push(format!("{}: {package} belongs in {owner} only", manifest.display()));
             }
         }
     }

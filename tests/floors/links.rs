@@ -73,14 +73,14 @@ fn fault(document: &Path, target: &str) -> Option<String> {
     if target.contains("://") {
         return None;
     }
-    let (path, place) = target.split_once('#').unwrap_or((target, ""));
+    let (path, heading) = target.split_once('#').unwrap_or((target, ""));
     let folder = document.parent().unwrap_or(Path::new(""));
     let path = if path.is_empty() { document.to_owned() } else { plain(&folder.join(path)) };
     if !root().join(&path).exists() {
         return Some(format!("there is no {}", path.display()));
     }
-    let is_there = place.is_empty() || anchors(&read(&path)).contains(place);
-    (!is_there).then(|| format!("{} has no heading #{place}", path.display()))
+    let is_there = heading.is_empty() || anchors(&read(&path)).contains(heading);
+    (!is_there).then(|| format!("{} has no heading #{heading}", path.display()))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::token::{Kind, Token, tokens};
+use super::token::{Token, TokenKind, tokens};
 use super::tree::read;
 
 /// A module: a file or a part of one.
@@ -86,7 +86,7 @@ impl Modules {
                 if is_for_tests(inside) {
                     test_until = test_until.max(item_end(source, close + 1, end));
                 }
-                if let [name, _, Token { kind: Kind::Text(text), .. }] = inside
+                if let [name, _, Token { kind: TokenKind::Text(text), .. }] = inside
                     && name.is_word("path")
                 {
                     path_attribute = Some(text.clone());
@@ -127,9 +127,9 @@ impl Modules {
                     at = stop + 1;
                 }
                 "include" if next.is_some_and(|next| next.is('!')) => {
-                    if let Some(Token { kind: Kind::Text(text), .. }) = source.get(at + 3) {
-                        let place = self.all[module].file.parent().unwrap_or(Path::new("")).join(text);
-                        self.included.push(normal(&place));
+                    if let Some(Token { kind: TokenKind::Text(text), .. }) = source.get(at + 3) {
+                        let path = self.all[module].file.parent().unwrap_or(Path::new("")).join(text);
+                        self.included.push(normal(&path));
                     }
                     at += 3;
                 }
@@ -223,8 +223,8 @@ fn closing(source: &[Token], open: usize, end: usize) -> usize {
     let mut depth = 0_usize;
     for (index, token) in source.iter().enumerate().take(end).skip(open) {
         match token.kind {
-            Kind::Mark('(' | '[' | '{') => depth += 1,
-            Kind::Mark(')' | ']' | '}') => {
+            TokenKind::Mark('(' | '[' | '{') => depth += 1,
+            TokenKind::Mark(')' | ']' | '}') => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
                     return index;
@@ -254,19 +254,19 @@ fn item_end(source: &[Token], at: usize, end: usize) -> usize {
     let mut ends_at_block = true;
     while index < end {
         match &source[index].kind {
-            Kind::Mark(';' | ',') => return index + 1,
-            Kind::Mark('{') => {
+            TokenKind::Mark(';' | ',') => return index + 1,
+            TokenKind::Mark('{') => {
                 index = closing(source, index, end);
                 if ends_at_block {
                     return index + 1;
                 }
             }
-            Kind::Mark('(' | '[') => index = closing(source, index, end),
-            Kind::Mark(')' | ']' | '}') => return index,
-            Kind::Word(word) if matches!(word.as_str(), "use" | "const" | "static" | "let") => {
+            TokenKind::Mark('(' | '[') => index = closing(source, index, end),
+            TokenKind::Mark(')' | ']' | '}') => return index,
+            TokenKind::Word(word) if matches!(word.as_str(), "use" | "const" | "static" | "let") => {
                 ends_at_block = false;
             }
-            Kind::Word(word) if word == "fn" => ends_at_block = true,
+            TokenKind::Word(word) if word == "fn" => ends_at_block = true,
             _ => {}
         }
         index += 1;
@@ -290,7 +290,7 @@ fn is_public(source: &[Token], at: usize) -> bool {
 fn path_length(source: &[Token], at: usize, end: usize) -> usize {
     let mut length = 1;
     while at + length + 1 < end
-        && source[at + length].kind == Kind::Separator
+        && source[at + length].kind == TokenKind::Separator
         && source[at + length + 1].word().is_some()
     {
         length += 2;
@@ -312,26 +312,26 @@ fn leaves_of(
         let token = &source[*at];
         *at += 1;
         match &token.kind {
-            Kind::Word(word) if word == "as" => {
+            TokenKind::Word(word) if word == "as" => {
                 let name = source[*at].word().unwrap_or("_").to_owned();
                 *at += 1;
                 leaves.extend(path.take().map(|path| (path, name)));
             }
-            Kind::Word(word) => {
+            TokenKind::Word(word) => {
                 let path = path.get_or_insert_with(|| before.to_vec());
                 if word != "self" || path.is_empty() {
                     path.push(word.clone());
                 }
             }
-            Kind::Mark('*') => {
+            TokenKind::Mark('*') => {
                 leaves.push((path.take().unwrap_or_else(|| before.to_vec()), "*".to_owned()));
             }
-            Kind::Mark('{') => {
+            TokenKind::Mark('{') => {
                 let inner = path.take().unwrap_or_else(|| before.to_vec());
                 leaves_of(source, at, end, &inner, leaves);
             }
-            Kind::Mark(',') => leaves.extend(path.take().map(named)),
-            Kind::Mark('}') => break,
+            TokenKind::Mark(',') => leaves.extend(path.take().map(named)),
+            TokenKind::Mark('}') => break,
             _ => {}
         }
     }

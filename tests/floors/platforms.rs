@@ -39,7 +39,7 @@ const LINUX_NAMES: &[&str] = &[
 ];
 
 /// Folders that only Linux has, in strings.
-const LINUX_PLACES: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
+const LINUX_FOLDERS: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
 
 /// The files of transport, device, verbs and the command line that have such names: the work of another
 /// system. Libraries that take the place of Linux libraries (verbs/capi, the preloads) are not asked.
@@ -57,7 +57,7 @@ const LINUX_EDGES: &[&str] = &[
     "device/share/src/datagram.rs",
     "device/share/src/lock.rs",
     "device/share/src/memory_folder.rs",
-    "device/share/src/places.rs",
+    "device/share/src/runtime_folders.rs",
     "device/share/src/process.rs",
     "device/share/src/system/real.rs",
     "device/ports/src/udp/unread.rs",
@@ -168,7 +168,7 @@ const PROCESSOR_SCRIPTS: &[&str] =
 fn linux(code: &str, line: &str) -> Option<&'static str> {
     let is_comment = line.trim_start().starts_with("//");
     let name = LINUX_NAMES.iter().find(|name| code.contains(**name));
-    name.or_else(|| LINUX_PLACES.iter().find(|place| !is_comment && line.contains(**place))).copied()
+    name.or_else(|| LINUX_FOLDERS.iter().find(|folder| !is_comment && line.contains(**folder))).copied()
 }
 
 /// Files with names of Linux, and the first of each.

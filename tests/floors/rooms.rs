@@ -7,7 +7,7 @@ pub(super) struct Room {
     pub(super) name: &'static str,
     /// What is in it, below the crate's `src`: a name that ends in `/` is a folder, and `*` is all that no
     /// other room has.
-    pub(super) places: &'static [&'static str],
+    pub(super) files: &'static [&'static str],
     /// What it is for, in a line.
     pub(super) purpose: &'static str,
 }
@@ -20,8 +20,8 @@ pub(super) struct House {
     pub(super) rooms: &'static [Room],
 }
 
-const fn room(name: &'static str, places: &'static [&'static str], purpose: &'static str) -> Room {
-    Room { name, places, purpose }
+const fn room(name: &'static str, files: &'static [&'static str], purpose: &'static str) -> Room {
+    Room { name, files, purpose }
 }
 
 /// All crates that have more than one room, lowest first.
@@ -116,6 +116,8 @@ pub(super) const HOUSES: &[House] = &[
     House {
         folder: "device/engine/src",
         rooms: &[
+            room("gate", &["gate.rs"], "the entry of calls of programs that are linked with the device"),
+            room("decisions", &["decisions/"], "who decides about packets, work and stores, and what waits"),
             room("resources", &["resources/"], "the tables of all objects, under the engine's lock"),
             room("engine", &["engine/"], "drives queue pairs against a port"),
             room("driver", &["driver/"], "who drives the engine, and when"),
@@ -252,15 +254,15 @@ pub(super) const HOUSES: &[House] = &[
 pub(super) fn room_of(file: &Path) -> Option<(&'static House, Option<usize>)> {
     let house = HOUSES.iter().find(|house| file.starts_with(house.folder))?;
     let inside = file.strip_prefix(house.folder).ok()?;
-    let has = |place: &&str| match place.strip_suffix('/') {
+    let has = |name: &&str| match name.strip_suffix('/') {
         Some(folder) => inside.starts_with(folder),
-        None => *place == "*" || inside == Path::new(place),
+        None => *name == "*" || inside == Path::new(name),
     };
     // A file may be in another room than the folder around it: the longest name counts.
-    let places = house.rooms.iter().enumerate().flat_map(|(index, room)| {
-        room.places.iter().filter(|place| has(place)).map(move |place| (place.len(), index))
+    let matching = house.rooms.iter().enumerate().flat_map(|(index, room)| {
+        room.files.iter().filter(|name| has(name)).map(move |name| (name.len(), index))
     });
-    Some((house, places.max().map(|(_, index)| index)))
+    Some((house, matching.max().map(|(_, index)| index)))
 }
 
 /// Whether a file is the root of its crate.

@@ -2,7 +2,7 @@
 
 /// A piece of source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// A keyword or a name.
     Word(String),
     /// The contents of a string literal.
@@ -16,13 +16,13 @@ pub(super) enum Kind {
 /// A piece of source, and its line from 1.
 #[derive(Debug, Clone)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) line: usize,
 }
 
 impl Token {
     pub(super) fn is(&self, mark: char) -> bool {
-        self.kind == Kind::Mark(mark)
+        self.kind == TokenKind::Mark(mark)
     }
 
     pub(super) fn is_word(&self, name: &str) -> bool {
@@ -31,7 +31,7 @@ impl Token {
 
     pub(super) fn word(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Word(word) => Some(word),
+            TokenKind::Word(word) => Some(word),
             _ => None,
         }
     }
@@ -63,7 +63,7 @@ impl Reader {
         character
     }
 
-    fn push(&mut self, kind: Kind, line: usize) {
+    fn push(&mut self, kind: TokenKind, line: usize) {
         self.found.push(Token { kind, line });
     }
 
@@ -90,7 +90,7 @@ impl Reader {
             }
             (':', ':') => {
                 self.at += 2;
-                self.push(Kind::Separator, line);
+                self.push(TokenKind::Separator, line);
             }
             _ if first.is_alphanumeric() || first == '_' => {
                 let mut word = String::new();
@@ -100,13 +100,13 @@ impl Reader {
                 if word == "r" && self.peek(0) == '#' {
                     self.next(); // a raw name
                 } else {
-                    self.push(Kind::Word(word), line);
+                    self.push(TokenKind::Word(word), line);
                 }
             }
             _ => {
                 self.next();
                 if !first.is_whitespace() {
-                    self.push(Kind::Mark(first), line);
+                    self.push(TokenKind::Mark(first), line);
                 }
             }
         }
@@ -144,7 +144,7 @@ impl Reader {
                 other => text.push(other),
             }
         }
-        self.push(Kind::Text(text), line);
+        self.push(TokenKind::Text(text), line);
     }
 
     /// Whether `r"`, `r#"`, `br"`, `cr#"` and so on stand here.
@@ -177,7 +177,7 @@ impl Reader {
             }
             text.push(character);
         }
-        self.push(Kind::Text(text), line);
+        self.push(TokenKind::Text(text), line);
     }
 
     fn skip_character_or_lifetime(&mut self) {
@@ -203,10 +203,10 @@ fn comments_texts_and_lifetimes_are_told_apart() {
     let words: Vec<String> = tokens(text)
         .into_iter()
         .map(|token| match token.kind {
-            Kind::Word(word) => word,
-            Kind::Text(text) => format!("<{text}>"),
-            Kind::Separator => "::".to_owned(),
-            Kind::Mark(mark) => mark.to_string(),
+            TokenKind::Word(word) => word,
+            TokenKind::Text(text) => format!("<{text}>"),
+            TokenKind::Separator => "::".to_owned(),
+            TokenKind::Mark(mark) => mark.to_string(),
         })
         .collect();
     let expected =

@@ -33,19 +33,19 @@ void say(const char *name, const char *format, ...)
 	va_end(words);
 }
 
-union place at(const char *address, int port)
+union endpoint at(const char *address, int port)
 {
-	union place place = {0};
+	union endpoint endpoint = {0};
 	if (strchr(address, ':')) {
-		place.v6.sin6_family = AF_INET6;
-		place.v6.sin6_port = htons(port);
-		MUST(inet_pton(AF_INET6, address, &place.v6.sin6_addr) == 1);
+		endpoint.v6.sin6_family = AF_INET6;
+		endpoint.v6.sin6_port = htons(port);
+		MUST(inet_pton(AF_INET6, address, &endpoint.v6.sin6_addr) == 1);
 	} else {
-		place.v4.sin_family = AF_INET;
-		place.v4.sin_port = htons(port);
-		MUST(inet_pton(AF_INET, address, &place.v4.sin_addr) == 1);
+		endpoint.v4.sin_family = AF_INET;
+		endpoint.v4.sin_port = htons(port);
+		MUST(inet_pton(AF_INET, address, &endpoint.v4.sin_addr) == 1);
 	}
-	return place;
+	return endpoint;
 }
 
 struct rdma_event_channel *channel(void)

@@ -29,13 +29,13 @@ void outcome(const char *name, int result);
 /* A line of its own. */
 void say(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-union place {
+union endpoint {
 	struct sockaddr any;
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
 };
-union place at(const char *address, int port);
-#define AT(address, port) (&(union place[]){at(address, port)}->any)
+union endpoint at(const char *address, int port);
+#define AT(address, port) (&(union endpoint[]){at(address, port)}->any)
 
 struct rdma_event_channel *channel(void);
 struct rdma_cm_id *identifier(struct rdma_event_channel *on, enum rdma_port_space space);

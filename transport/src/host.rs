@@ -320,5 +320,5 @@ pub(crate) fn fault_of<H: Host>(
     stores: bool,
     host: &mut H,
 ) -> MemoryFault {
-    host.find_fault(pd, sges, stores).unwrap_or(MemoryFault::unknown_place(error, stores))
+    host.find_fault(pd, sges, stores).unwrap_or(MemoryFault::of_error(error, stores))
 }

@@ -110,7 +110,7 @@ impl Values {
     /// One of several values.
     #[expect(
         clippy::indexing_slicing,
-        reason = "the place is below the length; an empty list is a wrong proof"
+        reason = "the index is below the length; an empty list is a wrong proof"
     )]
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.up_to(choices.len() as u64 - 1) as usize]

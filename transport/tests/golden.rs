@@ -111,92 +111,92 @@ fn check_directory(name: &str) -> Tally {
 }
 
 fn check_frame(capture: &str, index: usize, link: LinkType, frame: &[u8], tally: &mut Tally) {
-    let place = format!("{capture} packet {index}");
-    let datagram = decapsulate(link, frame).unwrap_or_else(|error| panic!("{place}: {error}"));
-    assert_eq!(datagram.flow.destination_port, ROCE_PORT, "{place}");
-    assert!(datagram.dont_fragment, "{place}");
+    let label = format!("{capture} packet {index}");
+    let datagram = decapsulate(link, frame).unwrap_or_else(|error| panic!("{label}: {error}"));
+    assert_eq!(datagram.flow.destination_port, ROCE_PORT, "{label}");
+    assert!(datagram.dont_fragment, "{label}");
     match exception(capture, index) {
         None => {
-            let packet = check_packet(&place, datagram.payload);
-            check_right(&place, &datagram, &packet, tally);
+            let packet = check_packet(&label, datagram.payload);
+            check_right(&label, &datagram, &packet, tally);
         }
         Some(reason) => {
             tally.excepted += 1;
-            check_exception(&place, reason, &datagram);
+            check_exception(&label, reason, &datagram);
         }
     }
 }
 
 /// The packet parses and is written again.
-fn check_packet<'a>(place: &str, bytes: &'a [u8]) -> Packet<'a> {
-    let packet = Packet::parse(bytes).unwrap_or_else(|error| panic!("{place}: {error}"));
+fn check_packet<'a>(label: &str, bytes: &'a [u8]) -> Packet<'a> {
+    let packet = Packet::parse(bytes).unwrap_or_else(|error| panic!("{label}: {error}"));
     let body = &bytes[..bytes.len() - ICRC_BYTES];
     let mut out = vec![0xee; bytes.len()];
     let written = packet.headers().emit_packet(packet.payload(), &mut out);
-    assert_eq!(&out[..written], body, "{place}: {} written again", packet.info().name);
+    assert_eq!(&out[..written], body, "{label}: {} written again", packet.info().name);
     packet
 }
 
 /// The ICRC is right with the full header, and to a socket that does not see it.
-fn check_right(place: &str, datagram: &Datagram<'_>, packet: &Packet<'_>, tally: &mut Tally) {
+fn check_right(label: &str, datagram: &Datagram<'_>, packet: &Packet<'_>, tally: &mut Tally) {
     tally.right += 1;
     assert!(
         icrc::verify_with_header(datagram.ip_header, datagram.udp_header, datagram.payload),
-        "{place}: ICRC of {}",
+        "{label}: ICRC of {}",
         packet.info().name
     );
     let ip_id = datagram.ip_id.unwrap_or(0);
     let body = &datagram.payload[..datagram.payload.len() - ICRC_BYTES];
-    assert_eq!(icrc::compute(&datagram.flow, ip_id, body), packet.icrc(), "{place}");
-    assert_eq!(icrc::verify(&datagram.flow, ip_id, datagram.payload), Verdict::Exact, "{place}");
+    assert_eq!(icrc::compute(&datagram.flow, ip_id, body), packet.icrc(), "{label}");
+    assert_eq!(icrc::verify(&datagram.flow, ip_id, datagram.payload), Verdict::Exact, "{label}");
     let blind = icrc::verify(&datagram.flow, 0, datagram.payload);
     if ip_id == 0 {
-        assert_eq!(blind, Verdict::Exact, "{place}");
+        assert_eq!(blind, Verdict::Exact, "{label}");
     } else {
         tally.recovered += 1;
-        assert_eq!(blind, Verdict::Recovered { ip_id }, "{place}");
+        assert_eq!(blind, Verdict::Recovered { ip_id }, "{label}");
     }
 }
 
 /// The packet is wrong in exactly the way the list says.
-fn check_exception(place: &str, reason: Exception, datagram: &Datagram<'_>) {
+fn check_exception(label: &str, reason: Exception, datagram: &Datagram<'_>) {
     let Datagram { flow, payload, .. } = *datagram;
     let ip_id = datagram.ip_id.unwrap_or(0);
     let with_header = icrc::verify_with_header(datagram.ip_header, datagram.udp_header, payload);
     let blind = icrc::verify(&flow, 0, payload);
     match reason {
         Exception::RxeFlush => {
-            let packet = check_packet(place, payload);
-            assert_eq!(packet.operation(), Operation::Flush, "{place}");
+            let packet = check_packet(label, payload);
+            assert_eq!(packet.operation(), Operation::Flush, "{label}");
             let body = &payload[..payload.len() - ICRC_BYTES];
-            assert_ne!(icrc::compute(&flow, ip_id, body), packet.icrc(), "{place}: by the specification");
-            assert!(with_header, "{place}: as rdma_rxe does");
-            assert_eq!(blind, Verdict::Recovered { ip_id }, "{place}");
+            assert_ne!(icrc::compute(&flow, ip_id, body), packet.icrc(), "{label}: by the specification");
+            assert!(with_header, "{label}: as rdma_rxe does");
+            assert_eq!(blind, Verdict::Recovered { ip_id }, "{label}");
             let mut sealed = payload.to_vec();
             sealed[body.len()..].fill(0);
             icrc::seal_flush_for_rxe(&flow, ip_id, &mut sealed);
-            assert_eq!(sealed, payload, "{place}: sealed as rdma_rxe does");
+            assert_eq!(sealed, payload, "{label}: sealed as rdma_rxe does");
         }
         Exception::SocketChangedId => {
-            check_packet(place, payload);
-            assert_ne!(ip_id, 0, "{place}");
-            assert!(!with_header, "{place}");
-            assert_eq!(blind, Verdict::Exact, "{place}");
+            check_packet(label, payload);
+            assert_ne!(ip_id, 0, "{label}");
+            assert!(!with_header, "{label}");
+            assert_eq!(blind, Verdict::Exact, "{label}");
         }
         Exception::WrongBit => {
-            check_packet(place, payload);
-            assert!(!with_header, "{place}");
-            assert_eq!(blind, Verdict::Bad, "{place}");
+            check_packet(label, payload);
+            assert!(!with_header, "{label}");
+            assert_eq!(blind, Verdict::Bad, "{label}");
         }
         Exception::TrainCounting | Exception::TrainOfZeros => {
-            assert!(!with_header, "{place}");
-            assert_eq!(blind, Verdict::Bad, "{place}");
-            assert_eq!(payload.len(), 4 * TRAIN_SEGMENT_BYTES, "{place}");
+            assert!(!with_header, "{label}");
+            assert_eq!(blind, Verdict::Bad, "{label}");
+            assert_eq!(payload.len(), 4 * TRAIN_SEGMENT_BYTES, "{label}");
             for (ip_id, segment) in (0u16..).zip(payload.chunks(TRAIN_SEGMENT_BYTES)) {
-                check_packet(place, segment);
+                check_packet(label, segment);
                 let counting = reason == Exception::TrainCounting && ip_id != 0;
                 let expected = if counting { Verdict::Recovered { ip_id } } else { Verdict::Exact };
-                assert_eq!(icrc::verify(&flow, 0, segment), expected, "{place} segment {ip_id}");
+                assert_eq!(icrc::verify(&flow, 0, segment), expected, "{label} segment {ip_id}");
             }
         }
     }

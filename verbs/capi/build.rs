@@ -145,15 +145,15 @@ impl Exports {
 }
 
 /// Collects functions `extern "C"` and `"C-unwind"`, unsafe ones too, at the beginning of a line, below a
-/// place in `src/`: those that are `pub(crate)`, and others.
+/// file or folder of `src/`: those that are `pub(crate)`, and others.
 fn find_functions(
-    place: &Path,
+    source: &Path,
     module: &str,
     found: &mut BTreeMap<String, String>,
     private: &mut BTreeMap<String, String>,
 ) {
-    if place.is_dir() {
-        for entry in fs::read_dir(place).expect("src/ can be listed").flatten() {
+    if source.is_dir() {
+        for entry in fs::read_dir(source).expect("src/ can be listed").flatten() {
             let path = entry.path();
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
             let is_root = stem == "lib" || stem == "mod";
@@ -164,7 +164,7 @@ fn find_functions(
         }
         return;
     }
-    for line in read(place).lines() {
+    for line in read(source).lines() {
         let (map, rest) = match line.strip_prefix("pub(crate) ") {
             Some(rest) => (&mut *found, rest),
             None => (&mut *private, line),

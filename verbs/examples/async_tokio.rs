@@ -29,19 +29,19 @@ fn open(address: [u8; 4]) -> Result<Device> {
 }
 
 /// What both ends of a connection need: a queue pair, its completions, and memory for a message.
-struct End {
+struct ConnectionEnd {
     cq: AsyncCompletionQueue,
     qp: RcQueuePair,
     memory: pumice_verbs::MemoryRegion,
 }
 
-impl End {
-    fn new(device: &Device) -> Result<End> {
+impl ConnectionEnd {
+    fn new(device: &Device) -> Result<ConnectionEnd> {
         let domain = device.protection_domain()?;
         let cq = AsyncCompletionQueue::new(device, 16)?;
         let qp = RcQueuePair::builder(&domain, cq.queue(), cq.queue()).build()?;
         let memory = domain.allocate(REQUEST_BYTES, Access::LOCAL_WRITE)?;
-        Ok(End { cq, qp, memory })
+        Ok(ConnectionEnd { cq, qp, memory })
     }
 
     fn ready_for_message(&self) -> Result<()> {
@@ -62,7 +62,7 @@ impl End {
 
 /// Serves one client: "set KEY VALUE" or "get KEY", until it disconnects.
 async fn serve(device: Device, request: ConnectionRequest, values: Values) -> Result<()> {
-    let end = End::new(&device)?;
+    let end = ConnectionEnd::new(&device)?;
     end.ready_for_message()?;
     let accepted = request.accept(&end.qp, &ConnectionParams::default(), &())?;
     let connection: AsyncConnection<Rc> = AsyncConnection::new(accepted)?;
@@ -87,7 +87,7 @@ async fn serve(device: Device, request: ConnectionRequest, values: Values) -> Re
 
 /// Asks; the answers.
 async fn ask(device: Device, server: SocketAddr, requests: Vec<String>) -> Result<Vec<String>> {
-    let end = End::new(&device)?;
+    let end = ConnectionEnd::new(&device)?;
     let asked = Connection::connect(&end.qp, server, &ConnectionParams::default(), &())?;
     let connection = AsyncConnection::new(asked)?;
     connection.established().await?;

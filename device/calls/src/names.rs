@@ -13,7 +13,7 @@ const fn is_before(one: &str, other: &str) -> bool {
     one.len() < other.len()
 }
 
-/// The places of names, in the order of the names. The compiler runs it: what does not fit fails the build.
+/// The indices of names, in the order of the names. The compiler runs it: what does not fit fails the build.
 pub(crate) const fn sorted<const COUNT: usize>(names: &[&str; COUNT]) -> [u16; COUNT] {
     assert!(COUNT <= u16::MAX as usize, "more calls than numbers");
     let mut order = [0; COUNT];

@@ -42,7 +42,7 @@ macro_rules! gather {
 
 gather! { [verbs connections sockets private mlx5 mlx4 efa mana] }
 
-/// The places of calls, by their names.
+/// The indices of calls, by their names.
 const BY_NAME: [u16; Call::COUNT] = names::sorted(&NAMES);
 
 impl Call {

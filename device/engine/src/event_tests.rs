@@ -8,7 +8,7 @@ use pumice_ports::gsi::{CmChannel, ServiceEntry};
 use pumice_ports::{FabricConfig, GsoBatch, Port};
 use pumice_profile::addresses::gid_table::GidEntry;
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event as CmEvent, MadRoute, Place, Served,
+    AcceptParams, BacklogOverflow, CmPath, ConnectParams, Event as CmEvent, ListenScope, MadRoute, Served,
 };
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId, IpHeader, PortSpace, ServiceId};
@@ -104,7 +104,7 @@ impl Pair {
     }
 
     fn listen(&self) {
-        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, place: Place::Everywhere };
+        let entry = ServiceEntry { service_id: SERVICE, mask: u64::MAX, scope: ListenScope::Everywhere };
         let [_, server] = &self.hcas;
         let binding = server.cm_bind(&entry).unwrap();
         let overflow = BacklogOverflow::Reject;

@@ -7,10 +7,12 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+mod decisions;
 mod driver;
 mod engine;
 #[cfg(test)]
 mod event_tests;
+mod gate;
 pub mod hca;
 pub mod resources;
 pub mod world;

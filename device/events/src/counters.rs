@@ -111,15 +111,15 @@ impl Counters {
     /// lock: of two callers at once, one count would be lost.
     #[inline]
     pub fn add_under_lock(&self, counter: Counter, amount: u64) {
-        let place = &self.engine[counter as usize];
-        place.store(place.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+        let count = &self.engine[counter as usize];
+        count.store(count.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
     /// Value of one counter.
     pub fn value(&self, counter: Counter) -> u64 {
-        let place = counter as usize;
-        let shared = self.shared[place].load(Ordering::Relaxed);
-        shared.wrapping_add(self.engine[place].load(Ordering::Relaxed))
+        let index = counter as usize;
+        let shared = self.shared[index].load(Ordering::Relaxed);
+        shared.wrapping_add(self.engine[index].load(Ordering::Relaxed))
     }
 
     /// All counters with their values, in the order of [`COUNTERS`].
@@ -135,10 +135,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_names_every_counter_at_its_place() {
+    fn the_table_names_every_counter_at_its_index() {
         let mut names = HashSet::new();
-        for (place, info) in COUNTERS.iter().enumerate() {
-            assert_eq!(info.counter as usize, place, "{}", info.name);
+        for (index, info) in COUNTERS.iter().enumerate() {
+            assert_eq!(info.counter as usize, index, "{}", info.name);
             // The name is the variant's, in snake case.
             let mut name = String::new();
             for letter in format!("{:?}", info.counter).chars() {

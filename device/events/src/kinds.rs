@@ -190,7 +190,7 @@ pub enum Event<'a> {
         segment_bytes: usize,
         /// The packets, from BTH to ICRC each.
         bytes: &'a [u8],
-        /// What a fault plan did to some of them, by their places, upwards.
+        /// What a fault plan did to some of them, by their indices in the batch, upwards.
         comments: &'a [(u16, Arc<str>)],
     },
     /// A fault plan lost a packet, which never met the network.

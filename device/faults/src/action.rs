@@ -213,7 +213,7 @@ impl Fault {
     }
 }
 
-/// A number below `bound` in the place that `operand` has below 2^64.
+/// A number that stands to `bound` as `operand` stands to 2^64.
 pub(crate) fn scale(operand: u64, bound: u64) -> u64 {
     ((u128::from(operand) * u128::from(bound)) >> 64) as u64
 }

@@ -186,7 +186,7 @@ impl<A> Rules<A> {
     }
 }
 
-/// A rule that was found, with its place among all of the process.
+/// A rule that was found, with its index among all of the process.
 pub(crate) type Found<T> = (usize, T);
 
 /// Rules of one kind, for what is done to rules of every kind. `None` as a name stands for all.

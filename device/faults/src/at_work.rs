@@ -15,12 +15,9 @@ use super::waits::Triggers;
 /// What a plan does to a process of one tag. A part without rules is there for rules that come while the
 /// program runs.
 pub struct PlanAtWork {
-    #[doc(hidden)]
-    pub packets: Box<Faults>,
-    #[doc(hidden)]
-    pub completions: Box<CompletionFaults>,
-    #[doc(hidden)]
-    pub completion_events: Arc<CompletionEventFaults>,
+    pub(crate) packets: Box<Faults>,
+    pub(crate) completions: Box<CompletionFaults>,
+    pub(crate) completion_events: Arc<CompletionEventFaults>,
     /// The gate that holds the rules about calls, if calls are asked about.
     pub calls: Option<Arc<dyn CallRules>>,
 }

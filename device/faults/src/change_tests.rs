@@ -18,7 +18,7 @@ impl CallRules for Calls {
 }
 
 /// A process with a plan, and what is told of its changes.
-struct Process {
+struct FaultedProcess {
     packets: Faults,
     completions: CompletionFaults,
     events: CompletionEventFaults,
@@ -26,12 +26,12 @@ struct Process {
     told: Vec<String>,
 }
 
-impl Process {
-    fn new(lines: &[&str]) -> Process {
+impl FaultedProcess {
+    fn new(lines: &[&str]) -> FaultedProcess {
         let clock = Clock::monotonic();
         let plan = lines.iter().try_fold(FaultPlan::seeded(3), |plan, line| plan.with_line(line)).unwrap();
         let triggers: Arc<Triggers> = Triggers::new(&plan, &clock);
-        Process {
+        FaultedProcess {
             packets: Faults::new(&plan, "server", &triggers, clock),
             completions: CompletionFaults::new(&plan, "server", &triggers),
             events: CompletionEventFaults::new(&plan, "server", &triggers),
@@ -41,7 +41,7 @@ impl Process {
     }
 
     fn ask(&mut self, order: LiveOrder) -> LiveAnswer {
-        let Process { packets, completions, events, calls, told } = self;
+        let FaultedProcess { packets, completions, events, calls, told } = self;
         let mut parts = Parts {
             packets,
             completions: Some(completions),
@@ -73,7 +73,7 @@ fn names(answer: &LiveAnswer) -> Vec<&str> {
 
 #[test]
 fn rules_come_rest_and_go() {
-    let mut process = Process::new(&[]);
+    let mut process = FaultedProcess::new(&[]);
     assert!(!process.packets.is_active());
     assert_eq!(names(&process.add("drop chance=2%")), ["drop"]);
     let answer = process.add("drop chance=3%");
@@ -114,14 +114,14 @@ fn rules_come_rest_and_go() {
 #[test]
 fn rules_of_every_kind_are_listed_in_their_order_and_cleared_together() {
     let first = ["fail call=ibv_alloc_pd nth=9", "drop nth=9"];
-    let mut process = Process::new(&first);
+    let mut process = FaultedProcess::new(&first);
     for line in ["late-event time=1ms", "complete status=general nth=9", "slow call=ibv_reg_mr time=1us"] {
         assert_eq!(process.add(line).refused, None, "{line}");
     }
     let answer = process.add("event kind=port-down time=1ms after=\"call ibv_reg_mr 2\"");
     assert_eq!(answer.refused, None);
     assert_eq!(names(&answer), ["fail", "drop", "late-event", "complete", "slow", "event"]);
-    let does = |place: usize| answer.rules[place].does.as_str();
+    let does = |index: usize| answer.rules[index].does.as_str();
     assert_eq!([does(0), does(1), does(3)], ["fail", "drop", "complete status=general nth=9"]);
     assert_eq!(answer.rules.iter().filter(|rule| rule.live).count(), 4);
     assert!(process.completions.is_active() && process.events.is_active());
@@ -132,7 +132,8 @@ fn rules_of_every_kind_are_listed_in_their_order_and_cleared_together() {
 
 #[test]
 fn a_rule_counts_and_waits_from_when_it_came() {
-    let mut process = Process::new(&["fail name=first call=ibv_reg_mr nth=2 after=\"call ibv_alloc_pd 2\""]);
+    let mut process =
+        FaultedProcess::new(&["fail name=first call=ibv_reg_mr nth=2 after=\"call ibv_alloc_pd 2\""]);
     process.call("ibv_alloc_pd", 1);
     // The same trigger as one of the plan, which has begun to count.
     let line = "fail name=second call=ibv_create_cq after=\"call ibv_alloc_pd 2\"";
@@ -154,7 +155,7 @@ fn a_rule_counts_and_waits_from_when_it_came() {
 
 #[test]
 fn what_a_rule_that_is_gone_waited_for_is_not_counted() {
-    let mut process = Process::new(&[]);
+    let mut process = FaultedProcess::new(&[]);
     let triggers = Arc::clone(&process.packets.triggers);
     assert_eq!(process.add("drop after=\"completions 5\"").refused, None);
     assert_eq!(process.add("mark after=\"call ibv_reg_mr 5\"").refused, None);

@@ -22,7 +22,7 @@ fn distance24(from: u64, to: u32) -> i64 {
 
 /// A packet that the plan is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct PacketAttempt {
     /// Packets before it.
     pub packet: u64,
     /// Which transmission it is, from 1.
@@ -43,9 +43,9 @@ impl Requests {
     }
 
     /// A packet with this relative PSN is sent. `None`: the plan is not asked about it.
-    pub fn place(&self, relative_psn: u32) -> Option<Place> {
+    pub fn attempt(&self, relative_psn: u32) -> Option<PacketAttempt> {
         let here = distance24(self.next, relative_psn) == 0;
-        here.then_some(Place { packet: self.next, transmission: self.lost.saturating_add(1) })
+        here.then_some(PacketAttempt { packet: self.next, transmission: self.lost.saturating_add(1) })
     }
 
     /// What was decided about the packet at the frontier, which takes so many PSNs.
@@ -81,28 +81,27 @@ impl Answers {
     }
 
     /// This packet is sent. `None`: the plan is not asked about it.
-    pub fn place(&mut self, packet: u64) -> Option<Place> {
+    pub fn attempt(&mut self, packet: u64) -> Option<PacketAttempt> {
         match self.again.first_key_value().map(|(first, _)| *first) {
             Some(first) if packet > first => {
                 self.add(packet);
                 None
             }
-            Some(first) => {
-                (packet == first).then_some(Place { packet, transmission: self.lost.saturating_add(1) })
-            }
-            None => (packet >= self.next).then_some(Place { packet, transmission: 1 }),
+            Some(first) => (packet == first)
+                .then_some(PacketAttempt { packet, transmission: self.lost.saturating_add(1) }),
+            None => (packet >= self.next).then_some(PacketAttempt { packet, transmission: 1 }),
         }
     }
 
     /// What was decided about that packet.
-    pub fn decided(&mut self, place: Place, arrives: bool) {
+    pub fn decided(&mut self, attempt: PacketAttempt, arrives: bool) {
         if !arrives {
-            self.lost = place.transmission;
-            self.add(place.packet);
+            self.lost = attempt.transmission;
+            self.add(attempt.packet);
             return;
         }
-        (self.next, self.lost) = (place.packet.wrapping_add(1), 0);
-        if let Some(end) = self.again.remove(&place.packet)
+        (self.next, self.lost) = (attempt.packet.wrapping_add(1), 0);
+        if let Some(end) = self.again.remove(&attempt.packet)
             && self.next < end
         {
             self.again.insert(self.next, end);
@@ -136,10 +135,10 @@ impl Once {
     }
 
     /// A packet with this relative PSN is sent.
-    pub fn place(&mut self, relative_psn: u32) -> Place {
+    pub fn attempt(&mut self, relative_psn: u32) -> PacketAttempt {
         let packet = unwrap24(self.next, relative_psn);
         self.next = packet.wrapping_add(1);
-        Place { packet, transmission: 1 }
+        PacketAttempt { packet, transmission: 1 }
     }
 }
 
@@ -147,13 +146,13 @@ impl Once {
 mod tests {
     use super::*;
 
-    /// The places at which a sender is asked that goes back at each of these points.
+    /// The attempts at which a sender is asked that goes back at each of these points.
     fn asked(passes: &[(u32, u32)], lost: &[(u64, u32)]) -> Vec<(u64, u32)> {
         let (mut requests, mut asked) = (Requests::default(), Vec::new());
         for &(from, to) in passes {
             for psn in from..to {
-                let Some(place) = requests.place(psn) else { continue };
-                let at = (place.packet, place.transmission);
+                let Some(attempt) = requests.attempt(psn) else { continue };
+                let at = (attempt.packet, attempt.transmission);
                 requests.decided(!lost.contains(&at), 1);
                 asked.push(at);
             }
@@ -175,19 +174,19 @@ mod tests {
     fn a_read_takes_the_psns_of_its_answer() {
         let mut requests = Requests::default();
         requests.decided(false, 8);
-        assert_eq!(requests.place(0), Some(Place { packet: 0, transmission: 2 }));
+        assert_eq!(requests.attempt(0), Some(PacketAttempt { packet: 0, transmission: 2 }));
         requests.decided(true, 8);
-        assert_eq!(requests.place(3), None, "the rest of the answer is asked for");
-        assert_eq!(requests.place(8), Some(Place { packet: 8, transmission: 1 }));
+        assert_eq!(requests.attempt(3), None, "the rest of the answer is asked for");
+        assert_eq!(requests.attempt(8), Some(PacketAttempt { packet: 8, transmission: 1 }));
     }
 
     #[test]
     fn answers_skip_what_has_none_and_wait_for_what_was_lost() {
         let mut answers = Answers::default();
         let mut ask = |packet, arrives| {
-            let place = answers.place(packet)?;
-            answers.decided(place, arrives);
-            Some((place.packet, place.transmission))
+            let attempt = answers.attempt(packet)?;
+            answers.decided(attempt, arrives);
+            Some((attempt.packet, attempt.transmission))
         };
         assert_eq!([ask(4, true), ask(5, false), ask(6, true)], [Some((4, 1)), Some((5, 1)), None]);
         assert_eq!([ask(4, true), ask(5, false), ask(6, true)], [None, Some((5, 2)), None]);
@@ -199,9 +198,9 @@ mod tests {
     fn what_was_sent_beyond_a_lost_answer_comes_again_before_what_is_new() {
         let mut answers = Answers::default();
         let mut ask = |packet, arrives| {
-            let place = answers.place(packet)?;
-            answers.decided(place, arrives);
-            Some((place.packet, place.transmission))
+            let attempt = answers.attempt(packet)?;
+            answers.decided(attempt, arrives);
+            Some((attempt.packet, attempt.transmission))
         };
         assert_eq!(ask(2, false), Some((2, 1)));
         assert_eq!([3, 4, 7, 8].map(|packet| ask(packet, true)), [None; 4]);
@@ -212,16 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn places_go_on_where_psns_wrap() {
+    fn packets_go_on_where_psns_wrap() {
         let mut requests = Requests::default();
         let step = 1 << 22;
         for round in 0..20_u64 {
-            let place = requests.place((round * step) as u32 & 0xff_ffff).unwrap();
-            assert_eq!(place.packet, round * step);
+            let attempt = requests.attempt((round * step) as u32 & 0xff_ffff).unwrap();
+            assert_eq!(attempt.packet, round * step);
             requests.decided(true, step as u32);
         }
         assert_eq!(unwrap24((1 << 24) + 5, 0xff_ffff), (1 << 24) - 1);
         let mut once = Once { next: (1 << 24) - 1 };
-        assert_eq!([0xff_ffff, 0].map(|psn| once.place(psn).packet), [(1 << 24) - 1, 1 << 24]);
+        assert_eq!([0xff_ffff, 0].map(|psn| once.attempt(psn).packet), [(1 << 24) - 1, 1 << 24]);
     }
 }

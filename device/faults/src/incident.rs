@@ -68,13 +68,13 @@ pub enum Incident {
     },
     /// The link is again as the device was opened with.
     LinkRestore,
-    /// GID_CHANGE: an address has another place in the GID table.
+    /// GID_CHANGE: an address has another index in the GID table.
     GidMove {
         /// Which port of the device, from 1.
         port: u8,
-        /// Its place before.
+        /// Its index before.
         from: u32,
-        /// Its place from now on; what was there takes the other one.
+        /// Its index from now on; what was there takes the other one.
         to: u32,
     },
     /// The network's addresses lead to another adapter, as when the active part of a bond fails: GID_CHANGE,
@@ -113,9 +113,9 @@ pub enum Incident {
 /// What the fields of a rule, or of a line of a report, say besides the kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Details {
-    /// Ordinal of the object, or place in the GID table.
+    /// Ordinal of the object, or index in the GID table.
     pub(super) object: Option<u32>,
-    /// Another place in the GID table.
+    /// Another index in the GID table.
     pub(super) to: Option<u32>,
     pub(super) for_ns: Option<u64>,
     pub(super) speed: Option<Speed>,
@@ -154,8 +154,8 @@ pub const FIRST_PORT: u8 = 1;
 /// Ports of a device at most.
 pub const MAX_PORTS: usize = 2;
 
-/// Places of the GID table.
-pub const GID_PLACES: u32 = 1024;
+/// Entries of the GID table.
+pub const GID_TABLE_LEN: u32 = 1024;
 
 impl Incident {
     /// The word for its kind.
@@ -265,10 +265,10 @@ impl Incident {
             "link-restore" => Incident::LinkRestore,
             "gid-move" => {
                 let to = details.to.ok_or("it does not say where the address goes: write to=5")?;
-                if object == to || object.max(to) >= GID_PLACES {
+                if object == to || object.max(to) >= GID_TABLE_LEN {
                     return Err(format!(
                         "an address cannot move from place {object} to {to}: write different ones below \
-                         {GID_PLACES}"
+                         {GID_TABLE_LEN}"
                     ));
                 }
                 Incident::GidMove { port, from: object, to }

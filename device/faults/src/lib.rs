@@ -18,6 +18,7 @@
 
 mod action;
 mod answer;
+mod arbiter;
 mod armed;
 mod at_calls;
 mod at_work;
@@ -50,6 +51,7 @@ mod when;
 mod wire;
 
 pub use action::{Delay, Fault};
+pub use arbiter::{Arbiter, ForPort};
 pub use at_work::PlanAtWork;
 pub use befall::Adapter;
 pub use change::{Moment, Parts};
@@ -59,7 +61,7 @@ pub use decide::Faults;
 pub use decide::Fired;
 pub use identity::{PacketClass, PacketKey, PacketService};
 pub use incident::Incident;
-pub use incident::{FIRST_PORT, GID_PLACES, MAX_PORTS};
+pub use incident::{FIRST_PORT, GID_TABLE_LEN, MAX_PORTS};
 pub use notes::Notes;
 pub use partition::Partitions;
 pub use plan::{
@@ -72,12 +74,12 @@ pub use rejection::RejData;
 pub use select::{PacketSelector, Span};
 pub use text::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, Comparison, CompletionEventLine,
-    CompletionLine, Difference, KINDS, Kind, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError, WHEN,
-    compare, summaries,
+    CompletionLine, Difference, FaultKind, KINDS, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError,
+    WHEN, compare, summaries,
 };
 pub use trigger::Occurrence;
 pub use trigger::Trigger;
-pub use waits::Gate;
 pub use waits::Triggers;
+pub use waits::{CallAttendant, Gate};
 pub use wire::WireFaults;
 pub use wire::{WirePlan, WireRule, WireTrigger};

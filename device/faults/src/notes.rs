@@ -37,8 +37,8 @@ impl Notes {
     pub fn of(&self, number: u32) -> Option<Arc<str>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = usize::try_from(kept.newest.checked_sub(number)?).ok()?;
-        let place = kept.texts.len().checked_sub(before.checked_add(1)?)?;
-        kept.texts.get(place).cloned()
+        let index = kept.texts.len().checked_sub(before.checked_add(1)?)?;
+        kept.texts.get(index).cloned()
     }
 }
 

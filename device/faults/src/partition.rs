@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The partitions that a plan has begun: shared by the place that decides, and the port, which refuses what
+/// The partitions that a plan has begun: shared by the code that decides, and the port, which refuses what
 /// comes from the other side.
 #[derive(Debug, Clone, Default)]
-pub struct Partitions(Arc<Shared>);
+pub struct Partitions(Arc<PartitionList>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct PartitionList {
     /// There is one, perhaps over already.
     any: AtomicBool,
     list: Mutex<Vec<Partition>>,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use pumice_transport::event::{Departure, PacketIdentity, Side};
 use pumice_transport::wire::Qpn;
 
-use super::frontier::{Answers, Once, Place, Requests, unwrap24};
+use super::frontier::{Answers, Once, PacketAttempt, Requests, unwrap24};
 use super::identity::{PacketClass, PacketKey, PacketService};
 
 /// Destinations of one datagram queue pair that are told apart; more of them share the last ordinal.
@@ -85,7 +85,7 @@ impl Traffic {
     }
 
     /// The first packet that is seen of a direction says where it stands.
-    pub(crate) fn find_place(&mut self, identity: &PacketIdentity) {
+    pub(crate) fn find_start(&mut self, identity: &PacketIdentity) {
         if identity.side == Side::Requester && std::mem::take(&mut self.unseen.requests) {
             self.requests = Requests::beginning_at(identity.relative_psn);
             self.once = Once::beginning_at(identity.relative_psn);
@@ -99,7 +99,7 @@ impl Traffic {
     /// Which packet this is. `None`: the plan is not asked about it.
     pub(crate) fn key(&mut self, qp: u32, departure: &Departure<'_>) -> Option<(PacketKey, Stream)> {
         let identity = &departure.identity;
-        self.find_place(identity);
+        self.find_start(identity);
         let class = PacketClass::of(departure);
         let service = PacketService::of(departure.opcode.service()).or(self.service);
         let service = service.unwrap_or(PacketService::Rc);
@@ -116,18 +116,18 @@ impl Traffic {
             destination: 0,
             transmission: 1,
         };
-        let (stream, place) = match (class, service, identity.side) {
+        let (stream, attempt) = match (class, service, identity.side) {
             (PacketClass::Cnp, ..) | (_, _, Side::Notification) => {
                 let packet = self.notifications;
                 self.notifications = packet.saturating_add(1);
-                (Stream::Notifications, Place { packet, transmission: 1 })
+                (Stream::Notifications, PacketAttempt { packet, transmission: 1 })
             }
             (_, PacketService::Ud, _) => {
-                let place = self.datagram(departure, &mut key);
-                (Stream::Requests, place)
+                let attempt = self.datagram(departure, &mut key);
+                (Stream::Requests, attempt)
             }
-            (_, PacketService::Uc, _) => (Stream::Requests, self.once.place(identity.relative_psn)),
-            (_, _, Side::Requester) => (Stream::Requests, self.requests.place(identity.relative_psn)?),
+            (_, PacketService::Uc, _) => (Stream::Requests, self.once.attempt(identity.relative_psn)),
+            (_, _, Side::Requester) => (Stream::Requests, self.requests.attempt(identity.relative_psn)?),
             (PacketClass::Nak | PacketClass::RnrNak, ..) => {
                 key.message = unwrap24(self.message, identity.message as u32);
                 let packet = unwrap24(self.answer, identity.relative_psn);
@@ -135,16 +135,16 @@ impl Traffic {
             }
             (PacketClass::Ack, ..) => {
                 key.message = self.answered(identity.message as u32);
-                (Stream::Acks, Place { packet: self.answer(identity.relative_psn), transmission: 1 })
+                (Stream::Acks, PacketAttempt { packet: self.answer(identity.relative_psn), transmission: 1 })
             }
             _ => {
                 let packet = self.answer(identity.relative_psn);
-                let place = self.answers.place(packet)?;
+                let attempt = self.answers.attempt(packet)?;
                 key.message = self.answered(identity.message as u32);
-                (Stream::Answers, place)
+                (Stream::Answers, attempt)
             }
         };
-        (key.packet, key.transmission) = (place.packet, place.transmission);
+        (key.packet, key.transmission) = (attempt.packet, attempt.transmission);
         Some((key, stream))
     }
 
@@ -153,8 +153,8 @@ impl Traffic {
         match stream {
             Stream::Requests if !key.service.is_unreliable() => self.requests.decided(arrives, psn_count),
             Stream::Answers => {
-                let place = Place { packet: key.packet, transmission: key.transmission };
-                self.answers.decided(place, arrives);
+                let attempt = PacketAttempt { packet: key.packet, transmission: key.transmission };
+                self.answers.decided(attempt, arrives);
             }
             _ => {}
         }
@@ -173,15 +173,15 @@ impl Traffic {
     }
 
     /// The n-th refusal of its kind of a message.
-    pub(crate) fn refusal(&mut self, class: PacketClass, message: u64, packet: u64) -> Place {
+    pub(crate) fn refusal(&mut self, class: PacketClass, message: u64, packet: u64) -> PacketAttempt {
         self.refusals.retain(|(_, refused), _| *refused >= message);
         let times = self.refusals.entry((class, message)).or_default();
         *times = times.saturating_add(1);
-        Place { packet, transmission: *times }
+        PacketAttempt { packet, transmission: *times }
     }
 
     /// The n-th datagram to its destination.
-    pub(crate) fn datagram(&mut self, departure: &Departure<'_>, key: &mut PacketKey) -> Place {
+    pub(crate) fn datagram(&mut self, departure: &Departure<'_>, key: &mut PacketKey) -> PacketAttempt {
         let address = departure.path.flow.destination;
         let mut at = (address, departure.destination);
         if !self.destinations.contains_key(&at) && self.destinations.len() >= MAX_DESTINATIONS {
@@ -194,11 +194,11 @@ impl Traffic {
             self.destinations.insert(at, Destination { ordinal, datagrams: 0 });
         }
         let Some(destination) = self.destinations.get_mut(&at) else {
-            return Place { packet: 0, transmission: 1 };
+            return PacketAttempt { packet: 0, transmission: 1 };
         };
         let packet = destination.datagrams;
         destination.datagrams += 1;
         (key.peer, key.destination, key.message) = (Some(address), destination.ordinal, packet);
-        Place { packet, transmission: 1 }
+        PacketAttempt { packet, transmission: 1 }
     }
 }

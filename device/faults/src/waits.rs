@@ -21,11 +21,11 @@ pub struct Triggers {
 }
 
 /// Is told of each call that has returned, by its name and ordinal. False: its device is gone.
-type Attends = dyn Fn(&CallKey<'_>) -> bool + Send + Sync;
+pub type CallAttendant = Arc<dyn Fn(&CallKey<'_>) -> bool + Send + Sync>;
 
 /// One for each device of the process.
 #[derive(Default)]
-struct Attendants(Mutex<Vec<Arc<Attends>>>);
+struct Attendants(Mutex<Vec<CallAttendant>>);
 
 impl fmt::Debug for Attendants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +34,7 @@ impl fmt::Debug for Attendants {
 }
 
 impl Attendants {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Attends>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<CallAttendant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -113,14 +113,14 @@ impl Triggers {
         let key = CallKey { call, ordinal, qp: None };
         let gone: Vec<_> = attendants.iter().filter(|attendant| !attendant(&key)).collect();
         if !gone.is_empty() {
-            let is_gone = |one: &Arc<Attends>| gone.iter().any(|gone| Arc::ptr_eq(gone, one));
+            let is_gone = |one: &CallAttendant| gone.iter().any(|gone| Arc::ptr_eq(gone, one));
             self.attendants.lock().retain(|one| !is_gone(one));
         }
     }
 
     /// From now on this is told of each call that has returned, in the thread that made it, if something
     /// happens to the device then.
-    pub fn attend(&self, attendant: Arc<Attends>) {
+    pub fn attend(&self, attendant: CallAttendant) {
         self.attendants.lock().push(attendant);
     }
 

@@ -41,7 +41,7 @@ pub struct Limits {
     pub max_mcast_grp: u32,
     /// Queue pairs of one multicast group.
     pub max_mcast_qp_attach: u32,
-    /// Places of the P_Key table.
+    /// Entries of the P_Key table.
     pub pkey_table_len: u16,
     /// READs and atomics that a queue pair may have outstanding as initiator; at most 128.
     pub max_init_rd_atomic: u8,

@@ -6,7 +6,7 @@ use crate::error::ResourceError;
 /// had the index before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
-    /// Place in the table.
+    /// Which entry of the table.
     pub index: u32,
     /// Never 0, so a packed handle is never 0 either.
     pub generation: u32,
@@ -24,7 +24,7 @@ impl Handle {
     }
 }
 
-/// A slab of at most `capacity` objects; every operation takes constant time. Free places are
+/// A slab of at most `capacity` objects; every operation takes constant time. Free slots are
 /// reused oldest first, so an index (and a memory key made of it) rests as long as possible.
 #[derive(Debug)]
 pub struct Table<T> {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_refuses_and_a_freed_place_is_reused_oldest_first() {
+    fn a_full_table_refuses_and_a_freed_slot_is_reused_oldest_first() {
         let mut table = Table::new("test object", 3);
         let handles: Vec<Handle> = (0..3).map(|n| table.insert(n).unwrap()).collect();
         assert_eq!(table.insert(3).unwrap_err().errno(), libc::ENOMEM);

@@ -5,7 +5,7 @@ use pumice_transport::proofs::{Values, check};
 use super::{Handle, Table};
 
 /// Entries of the table here, and steps of a proof.
-const PLACES: u32 = 2;
+const CAPACITY: u32 = 2;
 const STEPS: usize = 5;
 
 fn handle(from: &mut Values) -> Handle {
@@ -30,7 +30,7 @@ fn a_handle_survives_packing() {
 #[cfg_attr(not(kani), test)]
 fn a_handle_of_chance_names_nothing() {
     check(|from| {
-        let mut table = Table::new("test object", PLACES);
+        let mut table = Table::new("test object", CAPACITY);
         let own = table.insert(7_u8);
         assert!(own.is_ok());
         let Ok(own) = own else { return };
@@ -48,15 +48,15 @@ fn a_handle_of_chance_names_nothing() {
 #[cfg_attr(not(kani), test)]
 fn a_handle_names_its_object_until_that_is_removed() {
     check(|from| {
-        let mut table = Table::new("test object", PLACES);
+        let mut table = Table::new("test object", CAPACITY);
         // Every handle there was, its object, and whether that is still there.
         let mut handles = [None; STEPS];
         let mut count = 0;
         for step in 0..STEPS {
             let chosen = from.up_to(STEPS as u64 - 1) as usize;
-            if from.bool() && count < PLACES as usize {
+            if from.bool() && count < CAPACITY as usize {
                 let handle = table.insert(step).ok();
-                assert!(handle.is_some_and(|handle| handle.generation != 0 && handle.index < PLACES));
+                assert!(handle.is_some_and(|handle| handle.generation != 0 && handle.index < CAPACITY));
                 handles[step] = handle.map(|handle| (handle, true));
                 count += 1;
             } else if let Some((handle, is_there)) = &mut handles[chosen] {

@@ -206,7 +206,7 @@ impl<W: Write + Send> Subscriber for CaptureSubscriber<W> {
             Event::BatchSent { path, segment_bytes, bytes, comments } => {
                 for (index, segment) in bytes.chunks((*segment_bytes).max(1)).enumerate() {
                     let ip_id = segments::ip_id(index);
-                    let comment = comments.iter().find(|(place, _)| *place == ip_id);
+                    let comment = comments.iter().find(|(of_ip_id, _)| *of_ip_id == ip_id);
                     let comment = comment.map(|(_, text)| format!("{HARMED}{text}"));
                     state.commented(time_ns, Direction::Outbound, path, ip_id, segment, comment);
                 }
@@ -256,7 +256,7 @@ impl<W: Write + Send> Drop for CaptureSubscriber<W> {
 }
 
 /// The IP ID is not visible on a UDP socket, but the ICRC was made for it. A packet whose ICRC is wrong for
-/// every IP ID gets the one its place suggests.
+/// every IP ID gets the one its index suggests.
 fn likely_ip_id(flow: &Flow, index: usize, packet: &[u8]) -> u16 {
     let predicted = segments::ip_id(index);
     if segments::is_made_for(flow, predicted, packet) {

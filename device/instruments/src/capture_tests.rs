@@ -29,9 +29,9 @@ impl Write for Memory {
 }
 
 /// A capture that the test keeps a hand on.
-struct Shared(Arc<CaptureSubscriber<Memory>>);
+struct SharedCapture(Arc<CaptureSubscriber<Memory>>);
 
-impl Subscriber for Shared {
+impl Subscriber for SharedCapture {
     fn topics(&self) -> Topics {
         self.0.topics()
     }
@@ -153,7 +153,8 @@ fn a_full_disk_is_counted_and_disturbs_nothing() {
     let memory = Memory::default();
     let path = path("10.0.0.1", "10.0.0.2");
     let capture = Arc::new(CaptureSubscriber::new(memory.clone(), 0).unwrap());
-    let subscribers = Subscribers::new(vec![Box::new(Shared(Arc::clone(&capture)))], Clock::monotonic());
+    let subscribers =
+        Subscribers::new(vec![Box::new(SharedCapture(Arc::clone(&capture)))], Clock::monotonic());
     let mut port = TapPort::new(fabric.attach(&[path.flow.source]), Arc::new(subscribers));
     *memory.full.lock().unwrap() = true;
     let bytes = batch(&path);

@@ -169,11 +169,29 @@ impl CompletionQueue {
         self
     }
 
+    /// The same, with what the device's [`CqCommon`] decides about the order of its completions and about its
+    /// events. `made`: how many queues were made before; `counted`: how many of those that plans count, if
+    /// they count this one.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn decided(mut self, made: u32, counted: Option<u32>) -> Result<CompletionQueue, ResourceError> {
+        let CqCommon { shuffle, pacer, .. } = self.common.clone();
+        if let Some(shuffle) = shuffle {
+            self.fires_late &= !shuffle.arms_plainly();
+            self = self.shuffled(shuffle, made)?;
+        }
+        if let Some((pacer, ordinal)) = pacer.zip(counted) {
+            self.pace(&pacer, ordinal);
+        }
+        Ok(self)
+    }
+
     /// The same, with an order of completions that a schedule draws; `ordinal`: of this queue on its device.
     ///
     /// # Errors
     /// `NoMemory`.
-    pub fn shuffled(mut self, shuffle: Arc<Shuffle>, ordinal: u32) -> Result<CompletionQueue, ResourceError> {
+    fn shuffled(mut self, shuffle: Arc<Shuffle>, ordinal: u32) -> Result<CompletionQueue, ResourceError> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let mut held = HeldCompletions::new(shuffle, ordinal);
         held.reserve(state.depth)?;
@@ -447,7 +465,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Under the lock, so that events of two firings cannot change places.
+    /// Under the lock, so that events of two firings cannot overtake each other.
     fn fire(&self, state: &mut State) {
         //= statement:34
         //| One arming makes one event, however many completions follow.
@@ -523,7 +541,7 @@ impl CompletionQueue {
         let mut count = 0;
         // Until it asks for more than there is.
         self.believed_empty.store(false, Ordering::Relaxed);
-        for place in out.iter_mut() {
+        for slot in out.iter_mut() {
             let Some(entry) = state.take() else {
                 self.believe_empty();
                 break;
@@ -532,7 +550,7 @@ impl CompletionQueue {
                 // Under the lock: after `remove_of` no release of that queue pair is outstanding.
                 self.common.polled_sends.add(entry.completion.qp_num, entry.released);
             }
-            *place = entry.completion;
+            *slot = entry.completion;
             count += 1;
         }
         if count == 0 {
@@ -601,8 +619,8 @@ impl State {
 
     #[cold]
     fn take_shuffled(&mut self) -> Option<Entry> {
-        let place = self.held.as_mut()?.take(self.armed != Armed::No)?;
-        self.ring.remove(place)
+        let index = self.held.as_mut()?.take(self.armed != Armed::No)?;
+        self.ring.remove(index)
     }
 
     /// Notes what was added to the end of the ring. A program that learns of a failure finds everything that

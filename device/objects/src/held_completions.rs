@@ -1,6 +1,6 @@
 //! The order in which a completion queue gives out what it has, when a schedule is shuffled.
 //!
-//! Completions of one work queue never change places. One of them may wait until a few later ones have come,
+//! Completions of one work queue keep their order. One of them may wait until a few later ones have come,
 //! or until a few polls have found nothing. **Invariant:** while the queue is armed, nothing waits and no
 //! poll returns less than there is: a program that sleeps after it has polled a queue empty sleeps rightly.
 
@@ -13,7 +13,7 @@ use pumice_ground::error::ResourceError;
 
 /// Completions that may come in front of one that waits.
 const MOST_LATER: u64 = 8;
-/// Places from the front that are looked at: more than completions can wait.
+/// Entries from the front that are looked at: more than completions can wait.
 const WINDOW: usize = 16;
 /// A completion waits for at most 2 to the power of one less than this empty polls.
 const PATIENCE_EXPONENTS: u64 = 7;
@@ -119,14 +119,14 @@ impl HeldCompletions {
         }
     }
 
-    /// The place in the ring of the next completion to give out, whose ticket is removed; `None`: the poll
+    /// The index in the ring of the next completion to give out, whose ticket is removed; `None`: the poll
     /// finds nothing.
     pub(super) fn take(&mut self, armed: bool) -> Option<usize> {
-        let place = self.next(armed)?;
-        self.tickets.remove(place);
+        let index = self.next(armed)?;
+        self.tickets.remove(index);
         self.taken += 1;
         self.empty_polls = 0;
-        Some(place)
+        Some(index)
     }
 
     /// A poll found nothing.
@@ -139,17 +139,17 @@ impl HeldCompletions {
         let released = armed || self.empty_polls >= front.patience;
         let mut seen: Vec<WorkQueue> = Vec::with_capacity(WINDOW);
         let mut least: Option<(u64, usize)> = None;
-        for (place, ticket) in self.tickets.iter().take(WINDOW).enumerate() {
+        for (index, ticket) in self.tickets.iter().take(WINDOW).enumerate() {
             // The order of one work queue stays.
             if seen.contains(&ticket.of) {
                 continue;
             }
             seen.push(ticket.of);
             if ticket.due != 0 && ticket.due <= self.added {
-                return Some(place);
+                return Some(index);
             }
             if least.is_none_or(|(later, _)| ticket.later < later) {
-                least = Some((ticket.later, place));
+                least = Some((ticket.later, index));
             }
         }
         released.then_some(least?.1)
@@ -168,7 +168,8 @@ impl HeldCompletions {
     }
 
     /// Whether the batch of a program that takes one completion after the other ends here, though there may
-    /// be more. Once at a place: a program may ask for the next one again and again, and is to find it.
+    /// be more. Once for each completion: a program may ask for the next one again and again, and is to
+    /// find it.
     pub(super) fn ends_batch(&mut self, whole: bool) -> bool {
         let ends = self.ended_after != self.taken && self.most_of(2, whole) < 2;
         if ends {

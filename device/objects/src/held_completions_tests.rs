@@ -18,8 +18,9 @@ fn queue(seed: u64, depth: u32, virtual_time: bool) -> (CompletionQueue, Arc<Com
     let shuffle = Arc::new(Shuffle::new(options, "test", virtual_time));
     let channel = Arc::new(CompletionChannel::new().unwrap());
     let (handle, on) = (Handle { index: 1, generation: 1 }, Some(Arc::clone(&channel)));
-    let cq = CompletionQueue::new(handle, depth, 0, on, CqCommon::default(), None, false).unwrap();
-    (cq.shuffled(shuffle, 0).unwrap(), channel)
+    let common = CqCommon { shuffle: Some(shuffle), ..CqCommon::default() };
+    let cq = CompletionQueue::new(handle, depth, 0, on, common, None, false).unwrap();
+    (cq.decided(0, None).unwrap(), channel)
 }
 
 fn push(cq: &CompletionQueue, ordinal: u32, receives: bool, wr_id: u64) {
@@ -55,10 +56,10 @@ fn every_completion_comes_once_and_those_of_a_work_queue_in_order() {
         let mut next = [0_u64; 6];
         let (mut order, mut pushed) = (Vec::new(), Vec::new());
         for _ in 0..200 {
-            let place = random.below(6) as usize;
-            push(&cq, place as u32 / 2, place % 2 == 1, next[place]);
-            pushed.push((place, next[place]));
-            next[place] += 1;
+            let queue = random.below(6) as usize;
+            push(&cq, queue as u32 / 2, queue % 2 == 1, next[queue]);
+            pushed.push((queue, next[queue]));
+            next[queue] += 1;
             if random.below(3) == 0 {
                 let there = cq.len();
                 let found = poll(&cq, 16);
@@ -73,9 +74,9 @@ fn every_completion_comes_once_and_those_of_a_work_queue_in_order() {
             .iter()
             .map(|wc| (wc.qp_num as usize * 2 + usize::from(wc.opcode.is_recv()), wc.wr_id))
             .collect();
-        for (place, &count) in next.iter().enumerate() {
+        for (queue, &count) in next.iter().enumerate() {
             let own: Vec<u64> =
-                order.iter().filter(|(of, _)| *of == place).map(|(_, wr_id)| *wr_id).collect();
+                order.iter().filter(|(of, _)| *of == queue).map(|(_, wr_id)| *wr_id).collect();
             assert_eq!(own, (0..count).collect::<Vec<_>>(), "seed {seed}");
         }
         overtaken += usize::from(order != pushed);

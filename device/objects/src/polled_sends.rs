@@ -20,7 +20,7 @@ impl Default for PolledSends {
     }
 }
 
-#[expect(clippy::indexing_slicing, reason = "a place is two bytes, and every array has 256 entries")]
+#[expect(clippy::indexing_slicing, reason = "both indices are one byte, and every array has 256 entries")]
 impl PolledSends {
     /// All zero.
     pub fn new() -> PolledSends {
@@ -30,31 +30,31 @@ impl PolledSends {
     /// Send requests of this queue pair polled so far, modulo 2^32. The index is `qpn & 0xffff`.
     #[inline]
     pub fn count(&self, qpn: u32) -> u32 {
-        let (page, place) = PolledSends::place(qpn);
-        self.pages[page].get().map_or(0, |page| page[place].load(Ordering::Acquire))
+        let (page, index) = PolledSends::page_and_index(qpn);
+        self.pages[page].get().map_or(0, |page| page[index].load(Ordering::Acquire))
     }
 
     /// Starts again at 0: the queue pair was reset or its number is used anew. Its completions must
     /// have been removed from the completion queues before.
     pub fn reset(&self, qpn: u32) {
-        let (page, place) = PolledSends::place(qpn);
+        let (page, index) = PolledSends::page_and_index(qpn);
         if let Some(page) = self.pages[page].get() {
-            page[place].store(0, Ordering::Release);
+            page[index].store(0, Ordering::Release);
         }
     }
 
     #[inline]
     pub(crate) fn add(&self, qpn: u32, count: u32) {
-        let (page, place) = PolledSends::place(qpn);
+        let (page, index) = PolledSends::page_and_index(qpn);
         let page = self.pages[page].get_or_init(|| Box::new([const { AtomicU32::new(0) }; 256]));
         //= statement:37
         //| An entry of the send queue is free when its completion, or a later one, was polled.
-        page[place].fetch_add(count, Ordering::AcqRel);
+        page[index].fetch_add(count, Ordering::AcqRel);
     }
 
     /// Two bytes: neither index can be out of range.
     #[inline]
-    const fn place(qpn: u32) -> (usize, usize) {
+    const fn page_and_index(qpn: u32) -> (usize, usize) {
         ((qpn >> 8 & 0xff) as usize, (qpn & 0xff) as usize)
     }
 }

@@ -9,12 +9,12 @@ use pumice_transport::types::{RecvRequest, Sge};
 /// posting allocates nothing once it has.
 #[derive(Debug)]
 pub struct RecvQueue {
-    requests: Vec<Request>,
-    /// `max_sge` elements for each place of the ring.
+    requests: Vec<PostedReceive>,
+    /// `max_sge` elements for each slot of the ring.
     sges: Vec<Sge>,
     depth: u32,
     max_sge: u32,
-    /// Place of the oldest request.
+    /// Slot of the oldest request.
     oldest: u32,
     len: u32,
     /// What was posted when the application posted last.
@@ -25,7 +25,7 @@ pub struct RecvQueue {
 const PLENTY: u32 = 256;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Request {
+struct PostedReceive {
     wr_id: u64,
     sge_count: u32,
 }
@@ -92,14 +92,14 @@ impl RecvQueue {
             // Start again at the front: a shallow use of a deep queue stays in the cache.
             self.oldest = 0;
         }
-        let place = self.place(self.len);
-        let first = place * self.max_sge as usize;
-        if place >= self.requests.len() {
-            self.requests.resize(place + 1, Request::default());
+        let slot = self.slot(self.len);
+        let first = slot * self.max_sge as usize;
+        if slot >= self.requests.len() {
+            self.requests.resize(slot + 1, PostedReceive::default());
             self.sges.resize(first + self.max_sge as usize, Sge::default());
         }
-        if let Some(entry) = self.requests.get_mut(place) {
-            *entry = Request { wr_id: request.wr_id, sge_count: request.sges.len() as u32 };
+        if let Some(entry) = self.requests.get_mut(slot) {
+            *entry = PostedReceive { wr_id: request.wr_id, sge_count: request.sges.len() as u32 };
         }
         if let Some(sges) = self.sges.get_mut(first..first + request.sges.len()) {
             sges.copy_from_slice(request.sges);
@@ -115,9 +115,9 @@ impl RecvQueue {
         if self.len == 0 {
             return false;
         }
-        let place = self.place(0);
-        let request = self.requests.get(place).copied().unwrap_or_default();
-        let first = place * self.max_sge as usize;
+        let slot = self.slot(0);
+        let request = self.requests.get(slot).copied().unwrap_or_default();
+        let first = slot * self.max_sge as usize;
         let sges = self.sges.get(first..first + request.sge_count as usize).unwrap_or_default();
         into.wr_id = request.wr_id;
         into.sges.clear();
@@ -132,7 +132,7 @@ impl RecvQueue {
         if self.len == 0 {
             return None;
         }
-        let wr_id = self.requests.get(self.place(0)).map_or(0, |request| request.wr_id);
+        let wr_id = self.requests.get(self.slot(0)).map_or(0, |request| request.wr_id);
         self.drop_oldest();
         Some(wr_id)
     }
@@ -164,16 +164,16 @@ impl RecvQueue {
         Ok(())
     }
 
-    /// Place in the ring of the request `later` requests after the oldest; `later` is at most
+    /// Slot in the ring of the request `later` requests after the oldest; `later` is at most
     /// `depth`, and `depth` is not 0 where this is called.
-    const fn place(&self, later: u32) -> usize {
-        let place = self.oldest as u64 + later as u64;
+    const fn slot(&self, later: u32) -> usize {
+        let slot = self.oldest as u64 + later as u64;
         let depth = self.depth as u64;
-        (if place >= depth { place - depth } else { place }) as usize
+        (if slot >= depth { slot - depth } else { slot }) as usize
     }
 
     const fn drop_oldest(&mut self) {
-        self.oldest = self.place(1) as u32;
+        self.oldest = self.slot(1) as u32;
         self.len -= 1;
     }
 }

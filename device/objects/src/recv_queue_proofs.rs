@@ -18,9 +18,9 @@ fn the_indices_of_requests_differ_and_are_in_the_ring() {
         let mut queue = RecvQueue::new(depth as u32, 1);
         queue.oldest = from.up_to(depth - 1) as u32;
         let [one, other] = [from.up_to(depth - 1), from.up_to(depth - 1)].map(|later| later as u32);
-        assert!((queue.place(one) as u64) < depth);
-        assert_eq!(queue.place(one) == queue.place(other), one == other);
-        assert_eq!(queue.place(depth as u32), queue.place(0));
+        assert!((queue.slot(one) as u64) < depth);
+        assert_eq!(queue.slot(one) == queue.slot(other), one == other);
+        assert_eq!(queue.slot(depth as u32), queue.slot(0));
     });
 }
 

@@ -24,10 +24,10 @@ pub struct GsoBatch<'a> {
     pub bytes: &'a [u8],
     /// The packets have an ICRC: the port needs it ([`PortLimits::needs_icrc`](super::PortLimits)).
     pub has_icrc: bool,
-    /// What a fault plan does to some of the packets, by their place in the batch, upwards; empty without
+    /// What a fault plan does to some of the packets, by their index in the batch, upwards; empty without
     /// one.
     pub fates: &'a [(u16, Fate)],
-    /// What captures say about some of the packets, by their place in the batch, upwards.
+    /// What captures say about some of the packets, by their index in the batch, upwards.
     pub comments: &'a [(u16, Arc<str>)],
 }
 

@@ -7,7 +7,7 @@ use pumice_transport::path::Flow;
 use pumice_transport::types::{Fate, Flips};
 use pumice_transport::wire::{ICRC_BYTES, Packet, icrc};
 
-/// Flips bits of the packet that has place `index` in its batch, then cuts the packet.
+/// Flips bits of the packet that has the index `index` in its batch, then cuts the packet.
 pub(super) fn damage(flow: &Flow, index: u16, packet: &mut Vec<u8>, fate: &Fate) {
     if let Some(flips) = fate.flips {
         if flips.sealed {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pumice_transport::cm::Place;
+use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
@@ -15,18 +15,18 @@ pub struct ServiceEntry {
     /// Bits of the service id that count.
     pub mask: u64,
     /// At which addresses.
-    pub place: Place,
+    pub scope: ListenScope,
 }
 
 impl ServiceEntry {
     /// Whether a request for this service at this address is meant.
     pub fn serves(&self, service_id: ServiceId, local: Gid) -> bool {
-        (self.service_id.0 ^ service_id.0) & self.mask == 0 && self.place.serves(local)
+        (self.service_id.0 ^ service_id.0) & self.mask == 0 && self.scope.serves(local)
     }
 
     /// Whether some request would be meant for both.
     pub fn overlaps(&self, other: &ServiceEntry) -> bool {
-        self.place.overlaps(other.place)
+        self.scope.overlaps(other.scope)
             && (self.service_id.0 ^ other.service_id.0) & self.mask & other.mask == 0
     }
 }
@@ -112,18 +112,18 @@ mod tests {
     #[test]
     fn overlapping_is_having_a_request_in_common() {
         let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
-        let entry = |port, place| ServiceEntry {
+        let entry = |port, scope| ServiceEntry {
             service_id: ServiceId::rdma_cm(PortSpace::Tcp, port),
             mask: u64::MAX,
-            place,
+            scope,
         };
-        let at = |port, text| entry(port, Place::At(gid(text)));
-        let everywhere = entry(7, Place::Everywhere);
+        let at = |port, text| entry(port, ListenScope::At(gid(text)));
+        let everywhere = entry(7, ListenScope::Everywhere);
         let here = at(7, "10.0.0.1");
         assert!(here.overlaps(&here) && here.overlaps(&everywhere) && everywhere.overlaps(&here));
         assert!(!here.overlaps(&at(7, "10.0.0.2")) && !here.overlaps(&at(8, "10.0.0.1")));
-        assert!(entry(7, Place::Ipv4).overlaps(&here) && !entry(7, Place::Ipv6).overlaps(&here));
-        let space = ServiceEntry { mask: ServiceId::PORT_SPACE_MASK, ..entry(0, Place::Everywhere) };
+        assert!(entry(7, ListenScope::Ipv4).overlaps(&here) && !entry(7, ListenScope::Ipv6).overlaps(&here));
+        let space = ServiceEntry { mask: ServiceId::PORT_SPACE_MASK, ..entry(0, ListenScope::Everywhere) };
         assert!(space.overlaps(&here) && here.overlaps(&space));
         assert!(here.serves(here.service_id, gid("10.0.0.1")));
         assert!(!here.serves(here.service_id, gid("10.0.0.2")));

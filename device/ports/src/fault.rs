@@ -47,7 +47,7 @@ pub struct FaultStats {
 /// A port around a port that does to packets what was decided about them ([`GsoBatch::fates`]). It decides
 /// nothing itself, except that nothing passes to and from peers that are parted from this device.
 ///
-/// A batch in which something happens is taken apart; packets whose place in a batch changes keep a right (or
+/// A batch in which something happens is taken apart; packets whose index in a batch changes keep a right (or
 /// wrong) ICRC.
 #[derive(Debug)]
 pub struct FaultPort<P> {
@@ -77,7 +77,7 @@ struct Held {
     release_at_ns: u64,
 }
 
-/// A batch put together anew; or, where there is a capture, a packet that is lost in this place.
+/// A batch put together anew; or, where there is a capture, a packet that is lost at this point.
 #[derive(Debug, Clone)]
 struct Run {
     is_lost: bool,
@@ -131,7 +131,7 @@ impl<P: Port> FaultPort<P> {
         for (index, segment) in batch.segments().enumerate() {
             let index = segments::ip_id(index);
             let mut fate = Fate::default();
-            while let Some((_, more)) = fates.next_if(|(place, _)| *place <= index) {
+            while let Some((_, more)) = fates.next_if(|(packet, _)| *packet <= index) {
                 fate = fate.and(*more);
             }
             if fate.lost {
@@ -292,7 +292,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Adds a packet that had place `index` in its batch; returns it as it will be sent.
+    /// Adds a packet that had the index `index` in its batch; returns it as it will be sent.
     fn push(&mut self, path: &Path, packet: &[u8], index: u16, comment: Option<&Arc<str>>) -> &mut [u8] {
         let limits = &self.limits;
         if self.runs.back().is_some_and(|run| run.has_room_for(path, packet.len(), limits)) {

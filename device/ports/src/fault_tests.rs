@@ -105,7 +105,7 @@ fn faulty() -> FaultPort<Tape> {
 /// A port that was given so many packets, to all of which the same happens.
 fn always(count: u8, fate: Fate) -> FaultPort<Tape> {
     let mut port = faulty();
-    let fates: Vec<(u16, Fate)> = (0..count).map(|place| (place.into(), fate)).collect();
+    let fates: Vec<(u16, Fate)> = (0..count).map(|index| (index.into(), fate)).collect();
     send(&mut port, 0, &packets(0..count, true), &fates).unwrap();
     port
 }
@@ -114,7 +114,7 @@ fn always(count: u8, fate: Fate) -> FaultPort<Tape> {
 fn by_chance(seed: u64, faults: &[(u32, Fault)]) -> Vec<(u16, Fate)> {
     let plan = faults.iter().fold(WirePlan::seeded(seed), |plan, (ppm, fault)| plan.by_chance(*ppm, *fault));
     let mut faults = WireFaults::new(&plan);
-    (0..12).map(|place| (place, faults.fate(A, B, place.into(), 20, 0))).collect()
+    (0..12).map(|index| (index, faults.fate(A, B, index.into(), 20, 0))).collect()
 }
 
 #[test]

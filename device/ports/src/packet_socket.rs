@@ -71,8 +71,8 @@ impl PacketSocket {
         }
         // SAFETY: it was just made, and is nothing else's.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
-        let place = c_int::try_from(index).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
-        let mut this = PacketSocket { socket, index: place, is_loopback: false, listens: false };
+        let interface = c_int::try_from(index).map_err(|_| failed(io::ErrorKind::InvalidInput.into()))?;
+        let mut this = PacketSocket { socket, index: interface, is_loopback: false, listens: false };
         this.bind(0).map_err(failed)?;
         match this.hardware_type().map_err(failed)? {
             libc::ARPHRD_ETHER => {}
@@ -181,8 +181,8 @@ fn put_back(frame: &mut [u8], length: usize, tag: [u8; TAG_BYTES]) -> usize {
         return length;
     }
     frame.copy_within(TAG_AT..length, TAG_AT + TAG_BYTES);
-    if let Some(place) = frame.get_mut(TAG_AT..TAG_AT + TAG_BYTES) {
-        place.copy_from_slice(&tag);
+    if let Some(gap) = frame.get_mut(TAG_AT..TAG_AT + TAG_BYTES) {
+        gap.copy_from_slice(&tag);
     }
     tagged
 }
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_goes_back_to_its_place() {
+    fn a_tag_goes_back_where_it_was() {
         let mut frame = [0_u8; 24];
         frame[..18].copy_from_slice(b"destinsourceIPdata");
         assert_eq!(put_back(&mut frame, 18, [0x81, 0, 0xa0, 5]), 22);

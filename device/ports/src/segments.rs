@@ -1,4 +1,4 @@
-//! Giving a packet another place in a batch.
+//! Giving a packet another index in a batch.
 
 use pumice_transport::path::Flow;
 use pumice_transport::wire::icrc::{self, ICRC_BYTES};
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_wrong_icrc_stays_as_wrong_as_it_was() {
         let flow = flow(V4);
-        // Made for the first place though it is the fourth; made for the fourth and damaged.
+        // Made for the first index though it is the fourth; made for the fourth and damaged.
         let (mut misplaced, mut damaged) = ([3; 40], [3; 40]);
         icrc::seal(&flow, 0, &mut misplaced);
         icrc::seal(&flow, 3, &mut damaged);

@@ -95,10 +95,10 @@ fn check_device(device: &DeviceProfile, profile: &Profile) -> Result<(), String>
     {
         return Err(format!("numa_node is {node}, and must be from -1 (none) to 1023"));
     }
-    if let Some(place) = &device.pci_address
-        && !is_pci_address(place)
+    if let Some(address) = &device.pci_address
+        && !is_pci_address(address)
     {
-        return Err(format!("pci_address {place:?}: write it as 0000:18:00.0"));
+        return Err(format!("pci_address {address:?}: write it as 0000:18:00.0"));
     }
     check(&profile.with(device))
 }
@@ -118,8 +118,8 @@ fn check_ports(device: &DeviceProfile, profile: &Profile) -> Result<(), String> 
         }
     }
     for (number, port) in (2..).zip(profile.more_ports(device)) {
-        let places = profile.limits.pkey_table_len;
-        check_pkeys(&port.pkeys, places).map_err(|problem| format!("port {number}: {problem}"))?;
+        let table_len = profile.limits.pkey_table_len;
+        check_pkeys(&port.pkeys, table_len).map_err(|problem| format!("port {number}: {problem}"))?;
     }
     Ok(())
 }
@@ -131,13 +131,15 @@ fn is_pci_address(text: &str) -> bool {
     text.len() == form.len() && text.bytes().zip(form).all(fits)
 }
 
-fn check_pkeys(pkeys: &[u16], places: u16) -> Result<(), String> {
+fn check_pkeys(pkeys: &[u16], table_len: u16) -> Result<(), String> {
     if pkeys.is_empty() {
         return Err("port.pkeys must not be empty: [0xffff] is the default partition".to_owned());
     }
-    if pkeys.len() > usize::from(places) {
+    if pkeys.len() > usize::from(table_len) {
         let count = pkeys.len();
-        return Err(format!("port.pkeys has {count} keys, and limits.pkey_table_len has room for {places}"));
+        return Err(format!(
+            "port.pkeys has {count} keys, and limits.pkey_table_len has room for {table_len}"
+        ));
     }
     for (index, pkey) in pkeys.iter().enumerate() {
         if pkey & 0x7fff == 0 && *pkey != 0 {

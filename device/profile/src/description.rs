@@ -46,7 +46,7 @@ pub struct Profile {
     /// found the queue empty. The manual page says that they do not fire; adapters that compare with what was
     /// polled do, and UCX needs it when it sleeps.
     pub fires_late: bool,
-    /// In which order a shuffled schedule may place the payload of a message.
+    /// In which order a shuffled schedule may store the payload of a message.
     pub placement: Placement,
     /// Congestion control.
     pub congestion: CongestionProfile,

@@ -82,7 +82,7 @@ impl DeviceProfile {
     }
 
     /// Where a port is, counted from 0: its address, or its interface.
-    pub(super) fn place(&self, index: usize) -> (Option<IpAddr>, Option<&str>) {
+    pub(super) fn address_and_interface(&self, index: usize) -> (Option<IpAddr>, Option<&str>) {
         match self.ports.get(index) {
             Some(port) => (port.address, port.interface.as_deref()),
             None => (self.address, self.interface.as_deref()),

@@ -199,14 +199,16 @@ impl Settings {
             };
             return Err(SettingError::new(ADDR, value, problem));
         }
-        let says_where =
-            |own: &&DeviceProfile| (0..own.port_count()).any(|port| own.place(port) != (None, None));
+        let says_where = |own: &&DeviceProfile| {
+            (0..own.port_count()).any(|port| own.address_and_interface(port) != (None, None))
+        };
         if ports == 1 && listed.iter().find(says_where).is_none() {
             return Ok(vec![None]);
         }
-        let places = devices().flat_map(|own| (0..own.port_count()).map(|port| own.place(port)));
+        let named =
+            devices().flat_map(|own| (0..own.port_count()).map(|port| own.address_and_interface(port)));
         let each =
-            usual_addresses(ports, interfaces).into_iter().zip(places).map(|(usual, place)| match place {
+            usual_addresses(ports, interfaces).into_iter().zip(named).map(|(usual, named)| match named {
                 (Some(address), _) => Ok(Some(address)),
                 (None, Some(name)) => address_of(name, interfaces).map(Some).map_err(|problem| {
                     SettingError::new(PROFILE, self.profile.to_string_lossy(), problem)
@@ -235,11 +237,11 @@ impl Settings {
                     one.name
                 ));
             }
-            if let Some(place) = &one.pci_address
+            if let Some(address) = &one.pci_address
                 && let Some(other) = earlier.iter().find(|other| other.pci_address == one.pci_address)
             {
                 return refuse(format!(
-                    "{} and {} have the PCI address {place}: each device needs one of its own, or none",
+                    "{} and {} have the PCI address {address}: each device needs one of its own, or none",
                     other.name, one.name
                 ));
             }

@@ -98,8 +98,8 @@ fn a_device_with_two_ports_has_an_address_for_each() {
     let named = settings(&[(ADDR, "127.0.0.8,127.0.0.9")]).device_descriptions(&ready, &host()).unwrap();
     assert_eq!(ips(&named[0]), ["127.0.0.8", "127.0.0.9"]);
     let entries = named[0].gid_entries(&host()).unwrap();
-    let places = entries.iter().map(|entry| (entry.ip.to_string(), entry.port_num)).collect::<Vec<_>>();
-    assert_eq!(places, [("127.0.0.8".to_owned(), 1), ("127.0.0.9".to_owned(), 2)]);
+    let addresses = entries.iter().map(|entry| (entry.ip.to_string(), entry.port_num)).collect::<Vec<_>>();
+    assert_eq!(addresses, [("127.0.0.8".to_owned(), 1), ("127.0.0.9".to_owned(), 2)]);
 
     let text = "[port]\nspeed = \"edr\"\n[[device]]\nwidth = 4\n\
                 [[device.port]]\naddress = \"127.0.0.5\"\nmax_mtu = 1024\n\

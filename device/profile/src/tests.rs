@@ -49,7 +49,7 @@ fn a_profile_says_only_what_differs() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn what_is_wrong_is_said_with_its_line() {
     for (text, part) in [
         ("vendor = 1", "line 1: unknown field `vendor`"),
         ("\n[limits]\nmax_qps = 1", "line 3: unknown field `max_qps`"),

@@ -132,8 +132,8 @@ fn answers_in<C: Conversation>(
         let at_ns = now_ns();
         match turns.next(at_ns) {
             Turn::End => return Ok(all),
-            Turn::Ask(place) => {
-                if let Some((sharer, known)) = all.get(place) {
+            Turn::Ask(index) => {
+                if let Some((sharer, known)) = all.get(index) {
                     // A process that has ended, or does not keep up, is missing at the end.
                     conversation.ask(&asker, registry, sharer.member, known);
                 }
@@ -145,11 +145,11 @@ fn answers_in<C: Conversation>(
         }
         while let Some(bytes) = asker.receive(&mut buffer) {
             let Some((member, answer)) = conversation.read(bytes) else { continue };
-            let Some(place) = all.iter().position(|(sharer, _)| sharer.member == member) else { continue };
-            let Some((sharer, known)) = all.get_mut(place) else { continue };
+            let Some(index) = all.iter().position(|(sharer, _)| sharer.member == member) else { continue };
+            let Some((sharer, known)) = all.get_mut(index) else { continue };
             match conversation.hear(registry, sharer, known, answer) {
                 Heard::Nothing => {}
-                heard => turns.answered(place, now_ns(), heard == Heard::More),
+                heard => turns.answered(index, now_ns(), heard == Heard::More),
             }
         }
     }

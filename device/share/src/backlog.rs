@@ -75,7 +75,7 @@ pub(super) struct Backlog {
 
 /// The process that begins an entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct OwnPlace {
+pub(super) struct OwnEntry {
     pub(super) member: MemberIndex,
     /// What its socket is bound to.
     pub(super) address: IpAddr,
@@ -111,11 +111,11 @@ impl Backlog {
     pub(super) fn open(
         file: &File,
         neighbours: Neighbours,
-        place: OwnPlace,
+        own: OwnEntry,
         local: Vec<IpAddr>,
         receive_buffer_bytes: usize,
     ) -> std::io::Result<Backlog> {
-        let OwnPlace { member, address, incarnation } = place;
+        let OwnEntry { member, address, incarnation } = own;
         let own = BacklogTable::map(file)?;
         own.incarnation(member).store(incarnation, Ordering::Relaxed);
         let reachable: Vec<IpAddr> = local.iter().copied().filter(|each| !each.is_loopback()).collect();
@@ -330,7 +330,7 @@ mod tests {
         fn of(&self, process: u16, address: &str) -> Backlog {
             let local = vec![address_of("192.0.2.1")];
             let none = Neighbours::new("/nowhere".into(), 4791);
-            Backlog::open(&self.0, none, place(process, address), local, BUFFER_BYTES).unwrap()
+            Backlog::open(&self.0, none, own_entry(process, address), local, BUFFER_BYTES).unwrap()
         }
     }
 
@@ -338,8 +338,8 @@ mod tests {
         MemberIndex::of_number(number).unwrap()
     }
 
-    fn place(process: u16, address: &str) -> OwnPlace {
-        OwnPlace { member: nth(process), address: address_of(address), incarnation: 1 }
+    fn own_entry(process: u16, address: &str) -> OwnEntry {
+        OwnEntry { member: nth(process), address: address_of(address), incarnation: 1 }
     }
 
     fn address_of(text: &str) -> IpAddr {
@@ -485,7 +485,7 @@ mod tests {
         let at = |name: &str, process, address: &str| {
             let file = open(&format!("{name}-backlog"));
             let neighbours = Neighbours::new(top.clone(), port);
-            Backlog::open(&file, neighbours, place(process, address), Vec::new(), BUFFER_BYTES).unwrap()
+            Backlog::open(&file, neighbours, own_entry(process, address), Vec::new(), BUFFER_BYTES).unwrap()
         };
         let live = open(&far);
         let mut sender = at(&near, 1, "192.0.2.1");

@@ -49,8 +49,8 @@ impl BacklogTable {
     #[inline]
     fn word(&self, member: MemberIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        let place = usize::from(member.process()) * WORDS_PER_PROCESS + word;
-        self.memory.words().get(start(member) + place).unwrap_or(&NOTHING)
+        let index = usize::from(member.process()) * WORDS_PER_PROCESS + word;
+        self.memory.words().get(start(member) + index).unwrap_or(&NOTHING)
     }
 
     /// Bytes sent to a process index so far.
@@ -83,16 +83,16 @@ impl BacklogTable {
     fn progress_word(&self, member: MemberIndex, word: usize) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
         let process = usize::from(member.process());
-        let place = start(member) + PROGRESS + process * PROGRESS_WORDS_PER_PROCESS + word;
-        self.memory.words().get(place).unwrap_or(&NOTHING)
+        let index = start(member) + PROGRESS + process * PROGRESS_WORDS_PER_PROCESS + word;
+        self.memory.words().get(index).unwrap_or(&NOTHING)
     }
 
     /// A number that the owner has written down, and no owner before it had.
     #[inline]
     pub(super) fn incarnation(&self, member: MemberIndex) -> &AtomicU64 {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
-        let place = start(member) + INCARNATION + usize::from(member.process());
-        self.memory.words().get(place).unwrap_or(&NOTHING)
+        let index = start(member) + INCARNATION + usize::from(member.process());
+        self.memory.words().get(index).unwrap_or(&NOTHING)
     }
 
     /// Begins the entry of a process whose socket is bound to `address`; `host` are addresses that a
@@ -101,9 +101,9 @@ impl BacklogTable {
         let (family, bound) = in_words(address);
         let others = host.iter().filter(|_| address.is_unspecified()).map(|other| in_words(*other).1);
         let all = [bound].into_iter().chain(others).chain([[0, 0]; 2]);
-        for (place, [low, high]) in ADDRESSES.into_iter().zip(all) {
-            self.word(member, place).store(low, Ordering::Relaxed);
-            self.word(member, place + 1).store(high, Ordering::Relaxed);
+        for (word, [low, high]) in ADDRESSES.into_iter().zip(all) {
+            self.word(member, word).store(low, Ordering::Relaxed);
+            self.word(member, word + 1).store(high, Ordering::Relaxed);
         }
         self.taken(member).store(self.offered(member).load(Ordering::Acquire), Ordering::Relaxed);
         self.bypassed(member).store(0, Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl BacklogTable {
         let (_, wanted) = in_words(peer.address);
         let is_it = |member: &MemberIndex| {
             self.word(*member, OWNER).load(Ordering::Acquire) != 0
-                && (ADDRESSES.into_iter().any(|place| self.address(*member, place) == wanted)
+                && (ADDRESSES.into_iter().any(|word| self.address(*member, word) == wanted)
                     || self.address(*member, ADDRESSES[0]) == [0, 0] && is_of_host(peer.address))
         };
         MemberIndex::all_of(peer.process).take(self.banks()).find(is_it)
@@ -147,8 +147,8 @@ impl BacklogTable {
         usize::try_from(highest).map_or(BANKS, |highest| highest.saturating_add(1).min(BANKS))
     }
 
-    fn address(&self, member: MemberIndex, place: usize) -> [u64; 2] {
-        [self.word(member, place), self.word(member, place + 1)].map(|word| word.load(Ordering::Relaxed))
+    fn address(&self, member: MemberIndex, first: usize) -> [u64; 2] {
+        [self.word(member, first), self.word(member, first + 1)].map(|word| word.load(Ordering::Relaxed))
     }
 }
 

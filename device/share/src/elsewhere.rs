@@ -1,5 +1,5 @@
-//! Processes of this user and network namespace whose files have other places: they have another /tmp, as in
-//! a chroot, a container, or a service with a private one.
+//! Processes of this user and network namespace whose files are in other folders: they have another /tmp, as
+//! in a chroot, a container, or a service with a private one.
 //!
 //! They are found by their socket on the UDP port, which /proc shows, and by its owner's open files: one of
 //! them is the folder of the registry. /proc lets this process in only where it could also be a debugger, and

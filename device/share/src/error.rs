@@ -69,7 +69,7 @@ pub enum ShareError {
         /// What is wrong.
         problem: String,
     },
-    /// No place for the registry is fit for it.
+    /// No folder for the registry is fit for it.
     NoFolder {
         /// Why the first one is not.
         first: Box<ShareError>,

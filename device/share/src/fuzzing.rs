@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::member_index::MemberIndex;
 use super::record;
-use super::ring::{Consumer, Geometry, Kind, MAX_BATCH_BYTES, Producer, RingMemory, Slot};
+use super::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer, RingMemory, Slot, SlotKind};
 use super::same_host::{Inbound, is_message};
 
 /// Reads bytes as a registry, as they are and with a right checksum. `None`: they are none; false: what was
@@ -30,7 +30,7 @@ pub fn ring_message_is_stable(bytes: &[u8]) -> Option<bool> {
 /// The size of the rings below: small, so that every part of them is reached.
 const SIZE: Option<Geometry> = Geometry::new(8, 512);
 
-/// Memory of this process in the place of shared memory.
+/// Memory of this process instead of shared memory.
 #[derive(Clone)]
 struct Heap(Rc<(Vec<AtomicU64>, RefCell<Vec<u8>>)>);
 
@@ -42,14 +42,14 @@ impl RingMemory for Heap {
         self.0.0.get(index).unwrap_or(&NOTHING)
     }
 
-    fn write(&self, place: usize, bytes: &[u8]) {
-        if let Some(to) = self.0.1.borrow_mut().get_mut(place..place + bytes.len()) {
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        if let Some(to) = self.0.1.borrow_mut().get_mut(offset..offset + bytes.len()) {
             to.copy_from_slice(bytes);
         }
     }
 
-    fn read(&self, place: usize, bytes: &mut [u8]) {
-        if let Some(from) = self.0.1.borrow().get(place..place + bytes.len()) {
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        if let Some(from) = self.0.1.borrow().get(offset..offset + bytes.len()) {
             bytes.copy_from_slice(from);
         }
     }
@@ -89,7 +89,7 @@ pub fn survive_ring(bytes: &[u8]) -> usize {
     for claim in bytes.as_chunks::<4>().0 {
         let [word, taken, length, takes] = *claim;
         let length = usize::from(length) + 1;
-        let slot = Slot { kind: Kind::Sealed, path: 0, segment_bytes: 1, length_bytes: length as u32 };
+        let slot = Slot { kind: SlotKind::Sealed, path: 0, segment_bytes: 1, length_bytes: length as u32 };
         if producer.push(&slot, &vec![taken; length]).is_err() {
             break;
         }

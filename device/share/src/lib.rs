@@ -66,7 +66,6 @@ mod membership;
 mod memory_folder;
 mod neighbours;
 mod orders;
-mod places;
 mod port;
 pub(crate) mod process;
 mod progress;
@@ -76,6 +75,7 @@ mod registry;
 mod relay;
 mod report;
 mod ring;
+mod runtime_folders;
 mod same_host;
 mod services;
 #[cfg(test)]
@@ -99,9 +99,9 @@ pub use giving::{Obeyed, order};
 pub use inspecting::{Inspected, inspect, inspect_first};
 pub use medium::Medium;
 pub use member_index::MemberIndex;
-pub use places::{runtime_folder, runtime_folder_that};
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};
-pub use report::{Report, reports};
+pub use report::{ProcessReport, reports};
+pub use runtime_folders::{runtime_folder, runtime_folder_that};
 pub use switches::switches;
 pub use trial::{RingObstacle, try_ring};
 
@@ -159,7 +159,7 @@ fn registries(port: u16, folder: Option<&Path>) -> Result<Vec<Registry>, ShareEr
         return Ok(vec![Registry::open(folder, port)?]);
     }
     let first = runtime_folder()?;
-    let others = places::others(&first, &folder::file_name(port));
+    let others = runtime_folders::others(&first, &folder::file_name(port));
     std::iter::once(first).chain(others).map(|folder| Registry::open(&folder, port)).collect()
 }
 

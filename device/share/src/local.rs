@@ -15,8 +15,8 @@ impl Local {
     }
 
     pub(super) fn set(&mut self, process: ProcessIndex, here: bool) {
-        if let Some(place) = self.0.get_mut(usize::from(process)) {
-            *place = here;
+        if let Some(entry) = self.0.get_mut(usize::from(process)) {
+            *entry = here;
         }
     }
 

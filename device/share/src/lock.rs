@@ -19,33 +19,33 @@ pub(crate) const CHANGES: u32 = 0;
 
 /// Locks a process index. False: another open file has the lock.
 pub(crate) fn try_lock(file: &File, process: ProcessIndex) -> io::Result<bool> {
-    try_lock_place(file, process.into())
+    try_lock_byte(file, process.into())
 }
 
 /// Locks any byte, counted from [`CHANGES`]. False: another open file has the lock.
-pub(crate) fn try_lock_place(file: &File, place: u32) -> io::Result<bool> {
-    set(file, libc::F_WRLCK, place)
+pub(crate) fn try_lock_byte(file: &File, byte: u32) -> io::Result<bool> {
+    set(file, libc::F_WRLCK, byte)
 }
 
 /// Locks any byte together with other open files that do the same. False: another process has it alone.
-pub(crate) fn try_share_place(file: &File, place: u32) -> io::Result<bool> {
-    set(file, libc::F_RDLCK, place)
+pub(crate) fn try_share_byte(file: &File, byte: u32) -> io::Result<bool> {
+    set(file, libc::F_RDLCK, byte)
 }
 
 /// Gives such a lock back.
-pub(crate) fn unlock_place(file: &File, place: u32) -> io::Result<()> {
-    set(file, libc::F_UNLCK, place).map(|_| ())
+pub(crate) fn unlock_byte(file: &File, byte: u32) -> io::Result<()> {
+    set(file, libc::F_UNLCK, byte).map(|_| ())
 }
 
 /// Whether another open file has a lock of either kind on a byte.
-pub(crate) fn is_place_locked(file: &File, place: u32) -> io::Result<bool> {
-    let mut asked = request(libc::F_WRLCK, place, place);
+pub(crate) fn is_byte_locked(file: &File, byte: u32) -> io::Result<bool> {
+    let mut asked = request(libc::F_WRLCK, byte, byte);
     file.control_lock(libc::F_OFD_GETLK, &mut asked)?;
     Ok(c_int::from(asked.l_type) != libc::F_UNLCK)
 }
 
-fn set(file: &File, kind: c_int, place: u32) -> io::Result<bool> {
-    match file.control_lock(libc::F_OFD_SETLK, &mut request(kind, place, place)) {
+fn set(file: &File, kind: c_int, byte: u32) -> io::Result<bool> {
+    match file.control_lock(libc::F_OFD_SETLK, &mut request(kind, byte, byte)) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
         Err(error) => Err(error),
@@ -57,13 +57,13 @@ pub(crate) fn locked_processes(file: &File) -> io::Result<[bool; 256]> {
     let mut locked = [false; 256];
     let (first, last) = (ProcessIndex::FIRST, ProcessIndex::LAST);
     if let Some(locked) = locked.get_mut(usize::from(first)..=usize::from(last)) {
-        locked_places(file, first.into(), locked)?;
+        locked_bytes(file, first.into(), locked)?;
     }
     Ok(locked)
 }
 
-/// Whether another open file has the lock of each of the places that begin with `first`.
-pub(crate) fn locked_places(file: &File, first: u32, locked: &mut [bool]) -> io::Result<()> {
+/// Whether another open file has the lock of each of the bytes that begin with `first`.
+pub(crate) fn locked_bytes(file: &File, first: u32, locked: &mut [bool]) -> io::Result<()> {
     let Some(last) = (locked.len() as u32).checked_sub(1).map(|further| first + further) else {
         return Ok(());
     };
@@ -77,8 +77,8 @@ pub(crate) fn locked_places(file: &File, first: u32, locked: &mut [bool]) -> io:
         // Any one of the locks in the range: what is on both sides of it is asked again.
         let found = |byte: i64| u32::try_from(byte - FIRST_BYTE).unwrap_or(0).clamp(from, to);
         let (begin, end) = (found(asked.l_start), found(asked.l_start.saturating_add(asked.l_len - 1)));
-        for place in begin..=end {
-            if let Some(locked) = locked.get_mut((place - first) as usize) {
+        for byte in begin..=end {
+            if let Some(locked) = locked.get_mut((byte - first) as usize) {
                 *locked = true;
             }
         }
@@ -123,18 +123,18 @@ mod tests {
         for process in [1, 7, 8, 254, 100] {
             assert!(try_lock(&b, nth(process)).unwrap() && !try_lock(&a, nth(process)).unwrap());
         }
-        assert!(try_lock_place(&b, CHANGES).unwrap() && !try_lock_place(&a, CHANGES).unwrap());
+        assert!(try_lock_byte(&b, CHANGES).unwrap() && !try_lock_byte(&a, CHANGES).unwrap());
         let locked = |file: &File| {
             let processes = locked_processes(file).unwrap();
             (0..=255).filter(|&process: &usize| processes[process]).collect::<Vec<_>>()
         };
         assert_eq!(locked(&a), [1, 7, 8, 100, 254]);
         assert_eq!(locked(&b), [0_usize; 0], "one's own are not in the way");
-        unlock_place(&b, 8).unwrap();
+        unlock_byte(&b, 8).unwrap();
         drop(b);
         assert_eq!(locked(&a), [1, 7, 100, 254], "a copy of the descriptor is left");
         drop(b_again);
         assert_eq!(locked(&a), [0_usize; 0]);
-        assert!(try_lock_place(&a, CHANGES).unwrap());
+        assert!(try_lock_byte(&a, CHANGES).unwrap());
     }
 }

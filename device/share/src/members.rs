@@ -133,10 +133,10 @@ impl Members {
     /// Adds members, in order, to none. False: some cannot be together.
     pub(super) fn add_all(&mut self, list: Vec<Member>) -> bool {
         let mut indices = HashSet::with_capacity(list.len());
-        let mut places = HashSet::with_capacity(list.len());
+        let mut pairs = HashSet::with_capacity(list.len());
         let fits = self.list.is_empty()
             && list.iter().all(|member| {
-                indices.insert(member.index) && places.insert((member.address, member.process()))
+                indices.insert(member.index) && pairs.insert((member.address, member.process()))
             });
         if fits {
             self.list = list;
@@ -146,10 +146,10 @@ impl Members {
 
     /// A socket was closed: the last of its group takes its place. False: there was none.
     pub(super) fn remove(&mut self, index: MemberIndex) -> bool {
-        let Some(place) = self.list.iter().position(|member| member.index == index) else { return false };
-        let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
-        let last = self.list.iter().rposition(|member| member.address == address).unwrap_or(place);
-        self.list.swap(place, last);
+        let Some(position) = self.list.iter().position(|member| member.index == index) else { return false };
+        let Some(address) = self.list.get(position).map(|member| member.address) else { return false };
+        let last = self.list.iter().rposition(|member| member.address == address).unwrap_or(position);
+        self.list.swap(position, last);
         self.list.remove(last);
         true
     }
@@ -157,12 +157,12 @@ impl Members {
     /// A member was seen to have the socket with this index of its group: it changes places with the one
     /// that was thought to be there. False: that was known, or there is no such index.
     pub(super) fn observe(&mut self, member: MemberIndex, index: u8) -> bool {
-        let Some(place) = self.list.iter().position(|other| other.index == member) else { return false };
-        let Some(address) = self.list.get(place).map(|member| member.address) else { return false };
+        let Some(position) = self.list.iter().position(|other| other.index == member) else { return false };
+        let Some(address) = self.list.get(position).map(|member| member.address) else { return false };
         let mut group = self.list.iter().enumerate().filter(|(_, member)| member.address == address);
         let Some((seen, _)) = group.nth(usize::from(index)) else { return false };
-        self.list.swap(place, seen);
-        place != seen
+        self.list.swap(position, seen);
+        position != seen
     }
 
     /// The next member index that `claim` accepts for a member with this address, its process indices in

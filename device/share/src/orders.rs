@@ -67,8 +67,8 @@ impl Orders {
     /// An order comes. Returns the answer if it was obeyed already.
     pub(super) fn take(&mut self, order: Order) -> Option<&[u8]> {
         let is_same = |asker: u64, number: u64| asker == order.asker && number == order.number;
-        if let Some(place) = self.answered.iter().position(|(asker, number, _)| is_same(*asker, *number)) {
-            return self.answered.get(place).map(|(_, _, text)| text.as_slice());
+        if let Some(index) = self.answered.iter().position(|(asker, number, _)| is_same(*asker, *number)) {
+            return self.answered.get(index).map(|(_, _, text)| text.as_slice());
         }
         let waits = self.waiting.iter().any(|other| is_same(other.asker, other.number));
         if !waits && self.waiting.len() < MAX_WAITING {

@@ -18,8 +18,8 @@ fn map_uid(map: &str, uid: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().map(str::parse::<u32>);
         let (inside, outside, count) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
-        let place = uid.checked_sub(inside).filter(|place| *place < count)?;
-        outside.checked_add(place)
+        let offset = uid.checked_sub(inside).filter(|offset| *offset < count)?;
+        outside.checked_add(offset)
     })
 }
 

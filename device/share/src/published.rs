@@ -32,7 +32,7 @@ const PROCESSES: usize = 256;
 /// Where the conditions begin, in words. The preload has the same numbers.
 const CONDITIONS: usize = PROCESSES * RECORD_WORDS;
 /// Words of a condition: the bits of the port, when the device is back, the number of the process, and a byte
-/// for each of the first places of the GID table (`GidOrigins`).
+/// for each of the first indices of the GID table (`GidOrigins`).
 const CONDITION_WORDS: usize = 4;
 /// The word that is 1 from when the first condition was told on.
 const TOLD: usize = CONDITIONS + PROCESSES * CONDITION_WORDS;
@@ -111,9 +111,9 @@ impl Published {
 
     fn set_summary(&self, summary: ObjectSummary) {
         let start = SUMMARIES + usize::from(self.process) * SUMMARY_WORDS;
-        let places = self.memory.words().get(start..start + SUMMARY_WORDS).unwrap_or_default();
-        for (place, count) in places.iter().zip(summary.0) {
-            place.store(count, Ordering::Relaxed);
+        let slots = self.memory.words().get(start..start + SUMMARY_WORDS).unwrap_or_default();
+        for (slot, count) in slots.iter().zip(summary.0) {
+            slot.store(count, Ordering::Relaxed);
         }
     }
 
@@ -145,9 +145,9 @@ impl Published {
 
     fn set_condition(&self, words: [u64; CONDITION_WORDS]) {
         let start = CONDITIONS + usize::from(self.process) * CONDITION_WORDS;
-        let places = self.memory.words().get(start..start + CONDITION_WORDS).unwrap_or_default();
-        for (place, word) in places.iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
+        let slots = self.memory.words().get(start..start + CONDITION_WORDS).unwrap_or_default();
+        for (slot, word) in slots.iter().zip(words) {
+            slot.store(word, Ordering::Relaxed);
         }
     }
 

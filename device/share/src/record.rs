@@ -97,8 +97,8 @@ fn member_bytes(member: &Member) -> [u8; MEMBER_BYTES] {
         &member.pid_namespace.to_le_bytes(),
     ];
     let mut bytes = [0; MEMBER_BYTES];
-    for (place, byte) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
-        *place = *byte;
+    for (to, byte) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+        *to = *byte;
     }
     bytes
 }
@@ -207,11 +207,11 @@ mod tests {
     #[test]
     fn damage_is_noticed() {
         let bytes = encode(&full());
-        for place in (0..bytes.len()).step_by(7) {
+        for offset in (0..bytes.len()).step_by(7) {
             let mut damaged = bytes.clone();
-            damaged[place] ^= 0x20;
-            assert_eq!(decode(&damaged), None, "byte {place}");
-            assert_eq!(decode(&bytes[..place]), None, "cut at {place}");
+            damaged[offset] ^= 0x20;
+            assert_eq!(decode(&damaged), None, "byte {offset}");
+            assert_eq!(decode(&bytes[..offset]), None, "cut at {offset}");
         }
     }
 
@@ -226,10 +226,10 @@ mod tests {
         // Another version; more members than there are; an index twice; index 0; index 255;
         // no such family; no such bank.
         let wrong = [(7, b'2'), (17, 255), (20, 1), (24 + 48, 1), (24, 0), (24, 255), (25, 9), (26, 16)];
-        for (place, value) in wrong {
+        for (offset, value) in wrong {
             let mut bytes = good.clone();
-            bytes[place] = value;
-            assert_eq!(decode(&seal(bytes)), None, "{value} at {place}");
+            bytes[offset] = value;
+            assert_eq!(decode(&seal(bytes)), None, "{value} at {offset}");
         }
         assert!(decode(&seal(good)).is_some());
     }

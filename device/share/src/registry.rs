@@ -68,13 +68,13 @@ impl Registry {
 
     /// The right to change the registry, or nothing if another process has it.
     pub(super) fn try_lock(&self) -> bool {
-        lock::try_lock_place(&self.file, lock::CHANGES).unwrap_or(false)
+        lock::try_lock_byte(&self.file, lock::CHANGES).unwrap_or(false)
     }
 
     /// Waits for the right to change the registry.
     pub(super) fn lock(&self, patience: Duration) -> Result<(), ShareError> {
         let mut wait = Wait::new(patience);
-        while !lock::try_lock_place(&self.file, lock::CHANGES).map_err(self.failed("lock the registry"))? {
+        while !lock::try_lock_byte(&self.file, lock::CHANGES).map_err(self.failed("lock the registry"))? {
             if !wait.pause() {
                 return Err(self.locked(wait.waited()));
             }
@@ -118,14 +118,14 @@ impl Registry {
     /// Gives the right back.
     pub(super) fn unlock(&self) {
         // The kernel refuses this only for a descriptor that is none.
-        let _ = lock::unlock_place(&self.file, lock::CHANGES);
+        let _ = lock::unlock_byte(&self.file, lock::CHANGES);
     }
 
     /// Takes a member index. False: it has an owner, or a process has reserved the process index.
     pub(super) fn claim(&self, member: MemberIndex) -> bool {
         let reserved = || {
-            let place = RESERVATIONS + u32::from(member.process());
-            lock::is_place_locked(&self.file, place).unwrap_or(true)
+            let byte = RESERVATIONS + u32::from(member.process());
+            lock::is_byte_locked(&self.file, byte).unwrap_or(true)
         };
         if reserved() || !self.take(member) {
             return false;
@@ -140,23 +140,23 @@ impl Registry {
 
     /// Takes a member index, reserved or not. False: it has an owner.
     pub(super) fn take(&self, member: MemberIndex) -> bool {
-        lock::try_lock_place(&self.file, lock_place(member)).unwrap_or(false)
+        lock::try_lock_byte(&self.file, lock_byte(member)).unwrap_or(false)
     }
 
     /// Keeps a process index from being claimed when its owner has gone.
     pub(super) fn reserve(&self, process: ProcessIndex) {
         // It fails only where the kernel has no such locks; then the file would not have been opened.
-        let _ = lock::try_share_place(&self.file, RESERVATIONS + u32::from(process));
+        let _ = lock::try_share_byte(&self.file, RESERVATIONS + u32::from(process));
     }
 
     /// Ends that.
     pub(super) fn end_reservation(&self, process: ProcessIndex) {
-        let _ = lock::unlock_place(&self.file, RESERVATIONS + u32::from(process));
+        let _ = lock::unlock_byte(&self.file, RESERVATIONS + u32::from(process));
     }
 
     /// Gives a member index back.
     pub(super) fn release(&self, member: MemberIndex) {
-        let _ = lock::unlock_place(&self.file, lock_place(member));
+        let _ = lock::unlock_byte(&self.file, lock_byte(member));
     }
 
     /// Reads the registry, which is locked. A process without the lock of its member index has ended;
@@ -176,8 +176,8 @@ impl Registry {
             None => {
                 // Which process index was given last is lost with the rest. Where to go on is any number but
                 // always the same one.
-                let place = if bytes.is_empty() { 0 } else { system::process_id() as usize % 254 };
-                let next_process = ProcessIndex::all().nth(place);
+                let nth = if bytes.is_empty() { 0 } else { system::process_id() as usize % 254 };
+                let next_process = ProcessIndex::all().nth(nth);
                 let next_process = next_process.unwrap_or(ProcessIndex::FIRST);
                 (Members::new(0, next_process), true)
             }
@@ -218,7 +218,7 @@ impl Registry {
     /// Whether another open file has the lock of a member.
     pub(super) fn is_taken(&self, member: MemberIndex) -> bool {
         // What cannot be asked is no proof of a death.
-        lock::is_place_locked(&self.file, lock_place(member)).unwrap_or(true)
+        lock::is_byte_locked(&self.file, lock_byte(member)).unwrap_or(true)
     }
 
     /// Writes the registry anew, as the next generation.
@@ -255,7 +255,7 @@ impl Registry {
 }
 
 /// Where the lock of a member is.
-fn lock_place(member: MemberIndex) -> u32 {
+fn lock_byte(member: MemberIndex) -> u32 {
     let number = u32::from(member.number());
     if member.bank() == 0 { number } else { OTHER_BANKS + number }
 }
@@ -265,15 +265,15 @@ fn living(file: &File) -> io::Result<Vec<bool>> {
     let mut live = vec![false; BANKS * NUMBERS_OF_BANK];
     let (first, others) = live.split_at_mut(NUMBERS_OF_BANK);
     if let Some(first) = first.get_mut(usize::from(ProcessIndex::FIRST)..=usize::from(ProcessIndex::LAST)) {
-        lock::locked_places(file, ProcessIndex::FIRST.into(), first)?;
+        lock::locked_bytes(file, ProcessIndex::FIRST.into(), first)?;
     }
-    lock::locked_places(file, OTHER_BANKS + NUMBERS_OF_BANK as u32, others)?;
+    lock::locked_bytes(file, OTHER_BANKS + NUMBERS_OF_BANK as u32, others)?;
     Ok(live)
 }
 
 /// Whether another open file of a registry has the lock of a member.
 pub(super) fn is_member_alive(file: &File, member: MemberIndex) -> bool {
-    lock::is_place_locked(file, lock_place(member)).unwrap_or(false)
+    lock::is_byte_locked(file, lock_byte(member)).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -505,11 +505,11 @@ mod tests {
         assert_eq!(a.send(registry, nth(2), &good.0, b"x"), Sent::Done);
         assert!(matches!(b.receive(), Incoming::Batch(_)));
         // Magic, kind, family, segments of 0 bytes.
-        for (place, value) in [(0, b'q'), (4, 9), (7, 5), (8, 0)] {
+        for (offset, value) in [(0, b'q'), (4, 9), (7, 5), (8, 0)] {
             let mut header = good.0;
-            header[place] = value;
+            header[offset] = value;
             a.send(registry, nth(2), &header, b"x");
-            assert!(matches!(b.receive(), Incoming::Rejected), "{value} at {place}");
+            assert!(matches!(b.receive(), Incoming::Rejected), "{value} at {offset}");
         }
         for length in 0..HEADER_BYTES {
             a.send(registry, nth(2), &good.0[..length], b"");

@@ -22,7 +22,7 @@ const MAX_LINES: usize = 256;
 
 /// What one process has counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct ProcessReport {
     /// The process.
     pub sharer: Sharer,
     /// Its counters by name: those of the device ([`COUNTERS`](pumice_events::counters::COUNTERS)), and
@@ -37,7 +37,11 @@ pub struct Report {
 ///
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.
-pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Report>, ShareError> {
+pub fn reports(
+    port: u16,
+    folder: Option<&Path>,
+    patience: Duration,
+) -> Result<Vec<ProcessReport>, ShareError> {
     let question = Question {
         is_asked: &|_| true,
         ask: &|asker, registry, member| {
@@ -48,7 +52,7 @@ pub fn reports(port: u16, folder: Option<&Path>, patience: Duration) -> Result<V
         max_bytes: MAX_BYTES,
     };
     let all = answers(port, folder, patience, &question)?;
-    Ok(all.into_iter().map(|(sharer, counters)| Report { sharer, counters }).collect())
+    Ok(all.into_iter().map(|(sharer, counters)| ProcessReport { sharer, counters }).collect())
 }
 
 /// The answer of `member`.
@@ -90,7 +94,7 @@ fn decode(bytes: &[u8]) -> Option<(MemberIndex, Vec<(String, u64)>)> {
     Some((member, counters))
 }
 
-impl Report {
+impl ProcessReport {
     /// What its socket is bound to.
     pub fn address(&self) -> IpAddr {
         self.sharer.address

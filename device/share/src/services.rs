@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pumice_ports::{DirectoryError, ServiceEntry};
-use pumice_transport::cm::Place;
+use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
@@ -129,8 +129,8 @@ impl Services {
     pub(super) fn withdraw(&mut self, entry: &ServiceEntry, owner: &impl Publisher) {
         // What stays is removed when the process has gone, and until then leads to a refusal.
         let _ = self.change(owner, |services| {
-            if let Some(place) = services.place(entry, owner.index()) {
-                services.entries.swap_remove(place);
+            if let Some(position) = services.position_of(entry, owner.index()) {
+                services.entries.swap_remove(position);
             }
             services.write_locked().map_err(DirectoryError::Os)
         });
@@ -145,15 +145,15 @@ impl Services {
         steer: impl FnOnce(&mut Services),
     ) -> Result<(), DirectoryError> {
         self.change(owner, |services| {
-            let Some(place) = services.place(entry, owner.index()) else { return Ok(()) };
-            services.note_listening(place).map_err(DirectoryError::Os)?;
+            let Some(position) = services.position_of(entry, owner.index()) else { return Ok(()) };
+            services.note_listening(position).map_err(DirectoryError::Os)?;
             steer(services);
             Ok(())
         })
     }
 
     /// Where an entry of a member is.
-    fn place(&self, entry: &ServiceEntry, member: MemberIndex) -> Option<usize> {
+    fn position_of(&self, entry: &ServiceEntry, member: MemberIndex) -> Option<usize> {
         self.entries.iter().rposition(|bound| bound.member == member && bound.entry == *entry)
     }
 
@@ -165,10 +165,10 @@ impl Services {
         if !there || self.read_locked().is_err() {
             return Vec::new();
         }
-        let at = |place: Place| address.is_unspecified() || place.serves(Gid::from(address));
+        let at = |scope: ListenScope| address.is_unspecified() || scope.serves(Gid::from(address));
         let exact = self.entries.iter().filter(|bound| bound.listens && bound.entry.mask == u64::MAX);
         let mut all: Vec<(u32, MemberIndex)> = exact
-            .filter(|bound| at(bound.entry.place))
+            .filter(|bound| at(bound.entry.scope))
             .filter_map(|bound| Some((u32::try_from(bound.entry.service_id.0).ok()?, bound.member)))
             .collect();
         all.sort_unstable();
@@ -264,30 +264,30 @@ impl Services {
     /// Writes one more entry. A process that is killed in between leaves bytes that the header does not
     /// count.
     fn append_locked(&mut self, new: Bound) -> io::Result<()> {
-        let place = self.entries.len();
-        if place == 0 {
+        let position = self.entries.len();
+        if position == 0 {
             self.entries.push(new);
             return self.write_locked();
         }
         let bytes = encode_entry(&new);
         let (generation, sum) =
-            (self.generation.wrapping_add(1).max(1), self.sum.wrapping_add(weight(place, &bytes)));
+            (self.generation.wrapping_add(1).max(1), self.sum.wrapping_add(weight(position, &bytes)));
         let file = self.open()?;
-        file.write_all_at(&bytes, (HEADER_BYTES + place * ENTRY_BYTES) as u64)?;
-        file.write_all_at(&encode_header(generation, place + 1, sum), 0)?;
+        file.write_all_at(&bytes, (HEADER_BYTES + position * ENTRY_BYTES) as u64)?;
+        file.write_all_at(&encode_header(generation, position + 1, sum), 0)?;
         (self.generation, self.sum) = (generation, sum);
         self.entries.push(new);
         Ok(())
     }
 
     /// Writes the byte, then a header that makes others read it.
-    fn note_listening(&mut self, place: usize) -> io::Result<()> {
-        let Some(bound) = self.entries.get_mut(place) else { return Ok(()) };
+    fn note_listening(&mut self, position: usize) -> io::Result<()> {
+        let Some(bound) = self.entries.get_mut(position) else { return Ok(()) };
         bound.listens = true;
         let generation = self.generation.wrapping_add(1).max(1);
         let header = encode_header(generation, self.entries.len(), self.sum);
         let file = self.open()?;
-        file.write_all_at(&[1], (HEADER_BYTES + place * ENTRY_BYTES + LISTENS_OFFSET) as u64)?;
+        file.write_all_at(&[1], (HEADER_BYTES + position * ENTRY_BYTES + LISTENS_OFFSET) as u64)?;
         file.write_all_at(&header, 0)?;
         self.generation = generation;
         Ok(())
@@ -319,14 +319,14 @@ fn broken(error: ShareError) -> DirectoryError {
 }
 
 /// An entry's part of the checksum: a sum, so that one more entry changes it without the others.
-fn weight(place: usize, entry: &[u8; ENTRY_BYTES]) -> u64 {
+fn weight(position: usize, entry: &[u8; ENTRY_BYTES]) -> u64 {
     let mut entry = *entry;
     entry.iter_mut().skip(LISTENS_OFFSET).take(1).for_each(|listens| *listens = 0);
-    record::checksum(&entry).rotate_left(place as u32 % 64).wrapping_mul(2 * place as u64 + 1)
+    record::checksum(&entry).rotate_left(position as u32 % 64).wrapping_mul(2 * position as u64 + 1)
 }
 
 fn sum(entries: &[Bound]) -> u64 {
-    let weights = entries.iter().enumerate().map(|(place, entry)| weight(place, &encode_entry(entry)));
+    let weights = entries.iter().enumerate().map(|(position, entry)| weight(position, &encode_entry(entry)));
     weights.fold(0, u64::wrapping_add)
 }
 
@@ -344,13 +344,13 @@ fn encode_header(generation: u64, count: usize, sum: u64) -> [u8; HEADER_BYTES] 
 fn encode_entry(bound: &Bound) -> [u8; ENTRY_BYTES] {
     let Bound { member, entry, listens } = bound;
     let mut bytes = [0; ENTRY_BYTES];
-    let (place, address) = match entry.place {
-        Place::Everywhere => (0, Gid::ZERO),
-        Place::At(address) => (1, address),
-        Place::Ipv4 => (2, Gid::ZERO),
-        Place::Ipv6 => (3, Gid::ZERO),
+    let (scope, address) = match entry.scope {
+        ListenScope::Everywhere => (0, Gid::ZERO),
+        ListenScope::At(address) => (1, address),
+        ListenScope::Ipv4 => (2, Gid::ZERO),
+        ListenScope::Ipv6 => (3, Gid::ZERO),
     };
-    let begin = [member.process().value(), place, u8::from(*listens), member.bank(), 0, 0, 0, 0];
+    let begin = [member.process().value(), scope, u8::from(*listens), member.bank(), 0, 0, 0, 0];
     let numbers = [begin, entry.service_id.0.to_le_bytes(), entry.mask.to_le_bytes()];
     let all = numbers.into_iter().flatten().chain(address.0);
     bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
@@ -374,25 +374,25 @@ fn decode(bytes: &[u8]) -> Option<(u64, Vec<Bound>)> {
     let count = usize::try_from(u64::from_le_bytes(*count)).ok().filter(|count| *count <= MAX_ENTRIES)?;
     let (chunks, _) = body.as_chunks::<ENTRY_BYTES>();
     let chunks = chunks.get(..count)?;
-    let weights = chunks.iter().enumerate().map(|(place, entry)| weight(place, entry));
+    let weights = chunks.iter().enumerate().map(|(position, entry)| weight(position, entry));
     let found = weights.fold(0, u64::wrapping_add) ^ generation;
     let sound = *magic == MAGIC && found.to_le_bytes() == *expected;
     sound.then(|| (generation, chunks.iter().filter_map(entry).collect()))
 }
 
 fn entry(bytes: &[u8; ENTRY_BYTES]) -> Option<Bound> {
-    let (&[process, place, listens, bank, ..], rest) = bytes.split_first_chunk::<8>()?;
+    let (&[process, scope, listens, bank, ..], rest) = bytes.split_first_chunk::<8>()?;
     let (service_id, rest) = rest.split_first_chunk::<8>()?;
     let (mask, rest) = rest.split_first_chunk::<8>()?;
     let address = rest.first_chunk::<16>()?;
     let entry = ServiceEntry {
         service_id: ServiceId(u64::from_le_bytes(*service_id)),
         mask: u64::from_le_bytes(*mask),
-        place: match place {
-            0 => Place::Everywhere,
-            1 => Place::At(Gid(*address)),
-            2 => Place::Ipv4,
-            3 => Place::Ipv6,
+        scope: match scope {
+            0 => ListenScope::Everywhere,
+            1 => ListenScope::At(Gid(*address)),
+            2 => ListenScope::Ipv4,
+            3 => ListenScope::Ipv6,
             _ => return None,
         },
     };
@@ -412,11 +412,16 @@ mod tests {
         (1..=5_u8)
             .map(|process| {
                 let service_id = ServiceId(u64::from(process) << 16);
-                let places = [Place::Everywhere, Place::Ipv4, Place::Ipv6, Place::At(Gid([process; 16]))];
-                let place = places[usize::from(process) % places.len()];
+                let scopes = [
+                    ListenScope::Everywhere,
+                    ListenScope::Ipv4,
+                    ListenScope::Ipv6,
+                    ListenScope::At(Gid([process; 16])),
+                ];
+                let scope = scopes[usize::from(process) % scopes.len()];
                 Bound {
                     member: nth(process),
-                    entry: ServiceEntry { service_id, mask: !u64::from(process), place },
+                    entry: ServiceEntry { service_id, mask: !u64::from(process), scope },
                     listens: process % 2 == 0,
                 }
             })
@@ -463,19 +468,19 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("pumice-listening-test-{}", std::process::id()));
         let (mut services, mut other) = (Services::new(&folder, 4791), Services::new(&folder, 4791));
         let gid = |text: &str| Gid::from(text.parse::<IpAddr>().unwrap());
-        let at = |process, port: u64, place| {
+        let at = |process, port: u64, scope| {
             let service_id = ServiceId(0x0106_0000 + port);
             Bound {
                 member: nth(process),
-                entry: ServiceEntry { service_id, mask: u64::MAX, place },
+                entry: ServiceEntry { service_id, mask: u64::MAX, scope },
                 listens: false,
             }
         };
         let bound = [
-            at(3, 9, Place::Everywhere),
-            at(1, 7, Place::At(gid("10.0.0.1"))),
-            at(2, 7, Place::At(gid("10.0.0.2"))),
-            at(4, 8, Place::Ipv6),
+            at(3, 9, ListenScope::Everywhere),
+            at(1, 7, ListenScope::At(gid("10.0.0.1"))),
+            at(2, 7, ListenScope::At(gid("10.0.0.2"))),
+            at(4, 8, ListenScope::Ipv6),
         ];
         for new in bound {
             services.append_locked(new).unwrap();
@@ -484,8 +489,8 @@ mod tests {
         let listening = |of: &mut Services, address: &str| of.listening(address.parse().unwrap());
         assert_eq!(listening(&mut other, "10.0.0.1"), []);
         for bound in bound {
-            let place = services.place(&bound.entry, bound.member).unwrap();
-            services.note_listening(place).unwrap();
+            let position = services.position_of(&bound.entry, bound.member).unwrap();
+            services.note_listening(position).unwrap();
         }
         assert_eq!(listening(&mut other, "10.0.0.1"), [(0x0106_0007, nth(1)), (0x0106_0009, nth(3))]);
         assert_eq!(listening(&mut other, "10.0.0.2"), [(0x0106_0007, nth(2)), (0x0106_0009, nth(3))]);
@@ -504,13 +509,13 @@ mod tests {
     #[test]
     fn damage_and_half_a_change_are_noticed() {
         let bytes = encode(7, &entries(), sum(&entries()));
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             let mut damaged = bytes.clone();
-            damaged[place] ^= 0x10;
+            damaged[offset] ^= 0x10;
             let listens =
-                place.checked_sub(HEADER_BYTES).is_some_and(|at| at % ENTRY_BYTES == LISTENS_OFFSET);
-            assert_eq!(decode(&damaged).is_some(), listens, "byte {place}");
-            assert_eq!(decode(&bytes[..place]), None, "cut at {place}");
+                offset.checked_sub(HEADER_BYTES).is_some_and(|at| at % ENTRY_BYTES == LISTENS_OFFSET);
+            assert_eq!(decode(&damaged).is_some(), listens, "byte {offset}");
+            assert_eq!(decode(&bytes[..offset]), None, "cut at {offset}");
         }
         // The header of one generation with the entries of the next.
         let next = encode(8, &entries()[1..], sum(&entries()[1..]));

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use pumice_ports::{PORT_WORDS, SwitchWords, Switching, Topology};
 
 use super::system::SharedMemory;
-use super::{ShareError, folder, places, process};
+use super::{ShareError, folder, process, runtime_folders};
 
 /// The name of the file. Another layout of its words has another one.
 fn file_name(topology: &Topology) -> String {
@@ -31,7 +31,7 @@ impl SwitchWords for Mapped {
 /// # Errors
 /// See [`ShareError`].
 pub fn switches(topology: &Arc<Topology>) -> Result<Switching, ShareError> {
-    let (folder, name) = (places::runtime_folder()?, file_name(topology));
+    let (folder, name) = (runtime_folders::runtime_folder()?, file_name(topology));
     let file = folder::open(&folder, &name)?;
     let mapped = SharedMemory::map(&file, topology.link_count() * PORT_WORDS);
     let mapped = mapped.map_err(|source| ShareError::Os {

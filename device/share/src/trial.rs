@@ -49,8 +49,8 @@ pub fn try_ring() -> Result<(), RingObstacle> {
     let geometry = GEOMETRY.ok_or_else(|| RingObstacle::Memory(io::ErrorKind::Unsupported.into()))?;
     let (pages, file) = RingPages::create(geometry).map_err(RingObstacle::Memory)?;
     let bell = EventFd::new().map_err(|error| RingObstacle::Bell(errno(&error)))?;
-    let place = runtime_folder().and_then(|folder| Folder::open(&folder)).map_err(RingObstacle::Folder)?;
-    let passage = Passage::open(place).map_err(RingObstacle::Passing)?;
+    let folder = runtime_folder().and_then(|folder| Folder::open(&folder)).map_err(RingObstacle::Folder)?;
+    let passage = Passage::open(folder).map_err(RingObstacle::Passing)?;
 
     let came = passage.pass(file.into_descriptor().as_fd()).map_err(RingObstacle::Passing)?;
     let same = RingPages::open(&RingFile::new(came), geometry).map_err(RingObstacle::Mapping)?;

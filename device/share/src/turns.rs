@@ -14,7 +14,7 @@ const AGAIN_NS: u64 = 100_000_000;
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Asks the process in this place of the list.
+    /// Asks the process with this index of the list.
     Ask(usize),
     /// Waits for an answer, at most until then.
     Wait { until_ns: u64 },
@@ -29,7 +29,7 @@ struct Asked {
     due_ns: u64,
     /// When its answer is waited for no more.
     end_ns: u64,
-    /// It has one of the [`AT_A_TIME`] places.
+    /// It is one of the [`AT_A_TIME`].
     is_expected: bool,
     is_done: bool,
 }
@@ -39,7 +39,7 @@ struct Asked {
 pub(super) struct Turns {
     patience_ns: u64,
     list: Vec<Asked>,
-    /// How many have one of the places.
+    /// How many are expected to answer.
     expected: usize,
     /// When a process was asked or answered last.
     moved_ns: u64,
@@ -63,33 +63,33 @@ impl Turns {
             self.list.iter_mut().for_each(|asked| asked.is_expected = false);
             self.expected = 0;
         }
-        let has_place = self.expected < AT_A_TIME;
+        let has_room = self.expected < AT_A_TIME;
         let open = self.list.iter_mut().enumerate().filter(|(_, asked)| !asked.is_done);
         let mut until_ns = None;
         let mut next: Option<(usize, &mut Asked)> = None;
-        for (place, asked) in open {
-            let may_be_asked = has_place || asked.is_expected;
+        for (index, asked) in open {
+            let may_be_asked = has_room || asked.is_expected;
             let wakes_ns = if may_be_asked { asked.due_ns.min(asked.end_ns) } else { asked.end_ns };
             until_ns = Some(until_ns.map_or(wakes_ns, |other: u64| other.min(wakes_ns)));
             let is_first = next.as_ref().is_none_or(|(_, first)| asked.due_ns < first.due_ns);
             if may_be_asked && asked.due_ns <= now_ns && is_first {
-                next = Some((place, asked));
+                next = Some((index, asked));
             }
         }
-        if let Some((place, asked)) = next {
+        if let Some((index, asked)) = next {
             asked.due_ns = now_ns.saturating_add(AGAIN_NS);
             self.expected += usize::from(!std::mem::replace(&mut asked.is_expected, true));
             self.moved_ns = now_ns;
-            return Turn::Ask(place);
+            return Turn::Ask(index);
         }
         let Some(until_ns) = until_ns else { return Turn::End };
-        let stall_ns = if has_place { u64::MAX } else { self.moved_ns.saturating_add(STALL_NS) };
+        let stall_ns = if has_room { u64::MAX } else { self.moved_ns.saturating_add(STALL_NS) };
         Turn::Wait { until_ns: until_ns.min(stall_ns) }
     }
 
     /// A process has answered. `more`: there is another question for it, and its patience begins anew.
-    pub(super) fn answered(&mut self, place: usize, now_ns: u64, more: bool) {
-        let Some(asked) = self.list.get_mut(place).filter(|asked| !asked.is_done) else { return };
+    pub(super) fn answered(&mut self, index: usize, now_ns: u64, more: bool) {
+        let Some(asked) = self.list.get_mut(index).filter(|asked| !asked.is_done) else { return };
         self.expected -= usize::from(std::mem::take(&mut asked.is_expected));
         self.moved_ns = now_ns;
         asked.is_done = !more;
@@ -107,7 +107,7 @@ mod tests {
     /// All that are asked at this moment.
     fn asked(turns: &mut Turns, now_ns: u64) -> Vec<usize> {
         let ask = || match turns.next(now_ns) {
-            Turn::Ask(place) => Some(place),
+            Turn::Ask(index) => Some(index),
             Turn::Wait { .. } | Turn::End => None,
         };
         std::iter::from_fn(ask).collect()
@@ -125,9 +125,9 @@ mod tests {
         turns.answered(1, 20, false);
         assert_eq!(asked(&mut turns, 20), [9, 10]);
         let mut later = Vec::new();
-        for place in 2..20 {
-            turns.answered(place, 30, false);
-            turns.answered(place, 30, false);
+        for index in 2..20 {
+            turns.answered(index, 30, false);
+            turns.answered(index, 30, false);
             later.extend(asked(&mut turns, 30));
         }
         assert_eq!(later, [11, 12, 13, 14, 15, 16, 17, 18, 19, 0]);

@@ -60,14 +60,14 @@ enum Without {
 
 /// Words that both sides see. The data is one byte a cache line, in an atomic of its own: a batch of 49 to 64
 /// bytes is enough to use it.
-struct Shared {
+struct SharedWords {
     words: Vec<ModelWord>,
     data: Vec<ModelWord>,
     without: Without,
 }
 
 #[derive(Clone)]
-struct ModelMemory(Arc<Shared>);
+struct ModelMemory(Arc<SharedWords>);
 
 /// Two slots, and data for one batch: every second batch meets what the one before it left.
 fn geometry() -> Geometry {
@@ -77,7 +77,7 @@ fn geometry() -> Geometry {
 impl ModelMemory {
     fn new(without: Without) -> ModelMemory {
         let words = (0..geometry().words()).map(|_| Word::new(0)).collect();
-        ModelMemory(Arc::new(Shared { words, data: vec![Word::new(0)], without }))
+        ModelMemory(Arc::new(SharedWords { words, data: vec![Word::new(0)], without }))
     }
 }
 
@@ -88,12 +88,12 @@ impl RingMemory for ModelMemory {
         &self.0.words[index]
     }
 
-    fn write(&self, place: usize, bytes: &[u8]) {
-        self.0.data[place / 64].store(u64::from(bytes[0]), Ordering::Relaxed);
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        self.0.data[offset / 64].store(u64::from(bytes[0]), Ordering::Relaxed);
     }
 
-    fn read(&self, place: usize, bytes: &mut [u8]) {
-        bytes.fill(self.0.data[place / 64].load(Ordering::Relaxed) as u8);
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        bytes.fill(self.0.data[offset / 64].load(Ordering::Relaxed) as u8);
     }
 
     fn fence(&self) {
@@ -135,7 +135,8 @@ fn exchange(without: Without, batches: u8, length_bytes: u32) {
         let sender = thread::spawn(move || {
             for number in 1..=batches {
                 let bytes = vec![number; length_bytes as usize];
-                let slot = Slot { kind: Kind::Sealed, path: 0, segment_bytes: length_bytes, length_bytes };
+                let slot =
+                    Slot { kind: SlotKind::Sealed, path: 0, segment_bytes: length_bytes, length_bytes };
                 loop {
                     match producer.push(&slot, &bytes).unwrap() {
                         Pushed::Done => break,

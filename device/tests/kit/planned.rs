@@ -15,9 +15,9 @@ use super::Node;
 
 /// A report in memory.
 #[derive(Clone, Default)]
-pub struct Report(Arc<Mutex<Vec<u8>>>);
+pub struct FaultReport(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Report {
+impl Write for FaultReport {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -26,7 +26,7 @@ impl Write for Report {
     }
 }
 
-impl Report {
+impl FaultReport {
     /// Its lines in order of the alphabet.
     pub fn sorted(&self) -> String {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
@@ -37,13 +37,13 @@ impl Report {
 }
 
 /// A node with a plan; its tag is its address.
-pub fn node(world: &mut World, address: &str, plan: &FaultPlan) -> (Node, Report) {
+pub fn node(world: &mut World, address: &str, plan: &FaultPlan) -> (Node, FaultReport) {
     named(world, "pumice0", address, plan)
 }
 
 /// The same with a name for the device.
-pub fn named(world: &mut World, name: &str, address: &str, plan: &FaultPlan) -> (Node, Report) {
-    let report = Report::default();
+pub fn named(world: &mut World, name: &str, address: &str, plan: &FaultPlan) -> (Node, FaultReport) {
+    let report = FaultReport::default();
     let ip: IpAddr = address.parse().unwrap();
     let config = HcaConfig::new(name, vec![GidEntry::new(ip, "sim", 0, Mtu::Mtu4096)]);
     let out = report.clone();

@@ -81,14 +81,14 @@ fn poll_cq_names_each_operation() {
         (SendOpcode::RdmaWriteWithImm, WcOpcode::RdmaWrite),
     ];
     b.post_recv(scene.qb, 1, 512, 8);
-    for (place, (opcode, _)) in requests.iter().enumerate() {
+    for (index, (opcode, _)) in requests.iter().enumerate() {
         let atomic = match opcode {
             SendOpcode::FetchAdd => Some(AtomicOperation::FetchAdd { add: 1 }),
             _ => Some(AtomicOperation::CompareSwap { compare: 0, swap: 0 }),
         };
         let request =
             SendRequest { sges: &eight, remote: b.target(64), atomic, ..SendRequest::new(0, *opcode) };
-        a.hca.post_send(scene.qa, &SendRequest { wr_id: place as u64, ..request }).unwrap();
+        a.hca.post_send(scene.qa, &SendRequest { wr_id: index as u64, ..request }).unwrap();
     }
     scene.settle();
     let seen: Vec<_> = scene.a.drain().iter().map(|wc| (wc.opcode, wc.byte_len)).collect();

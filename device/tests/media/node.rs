@@ -196,7 +196,7 @@ impl Local {
         changed.join(" ")
     }
 
-    fn create(&self, line: &Line<'_>) -> Qpn {
+    fn create(&self, line: &CommandLine<'_>) -> Qpn {
         let qp_type = match line.text("type") {
             "rc" => QpType::Rc,
             "uc" => QpType::Uc,
@@ -219,7 +219,7 @@ impl Local {
         self.node.hca.create_qp(&init).unwrap().0
     }
 
-    fn connect_line(&self, line: &Line<'_>) {
+    fn connect_line(&self, line: &CommandLine<'_>) {
         let (qpn, reliable) = (line.qpn("qp"), line.number::<u8>("unreliable").is_none());
         let c = numbers_of(line);
         let peer = line.number::<IpAddr>("ip").unwrap();
@@ -235,7 +235,7 @@ impl Local {
         self.node.move_to(qpn, QpState::Rts);
     }
 
-    fn receive(&self, line: &Line<'_>) {
+    fn receive(&self, line: &CommandLine<'_>) {
         let mut sge = self.node.sge(line.number("offset").unwrap_or(0), line.number("length").unwrap());
         sge.lkey = line.number("lkey").unwrap_or(sge.lkey);
         let first: u64 = line.number("id").unwrap();
@@ -272,7 +272,7 @@ impl Local {
         one
     }
 
-    fn answer(&mut self, line: &Line<'_>) -> String {
+    fn answer(&mut self, line: &CommandLine<'_>) -> String {
         let node = &self.node;
         match line.word {
             "qp" => return self.create(line).value().to_string(),
@@ -364,16 +364,16 @@ fn held() -> String {
 }
 
 /// A line that the parent says: a word, and `key=value` behind it.
-struct Line<'l> {
+struct CommandLine<'l> {
     word: &'l str,
     values: HashMap<&'l str, &'l str>,
 }
 
-impl<'l> Line<'l> {
-    fn new(line: &'l str) -> Line<'l> {
+impl<'l> CommandLine<'l> {
+    fn new(line: &'l str) -> CommandLine<'l> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let values = rest.split(' ').filter_map(|pair| pair.split_once('=')).collect();
-        Line { word, values }
+        CommandLine { word, values }
     }
 
     fn text(&self, key: &str) -> &'l str {
@@ -397,7 +397,7 @@ pub(crate) fn words(c: Connection) -> String {
     )
 }
 
-fn numbers_of(line: &Line<'_>) -> Connection {
+fn numbers_of(line: &CommandLine<'_>) -> Connection {
     let or = |key, default| line.number(key).unwrap_or(default);
     let c = Connection::default();
     Connection {
@@ -426,7 +426,7 @@ fn obey(mut local: Local, lines: impl Iterator<Item = String>, config: &ShareCon
     let mut to_child = None;
     let mut many = Vec::new();
     for text in lines {
-        let line = Line::new(&text);
+        let line = CommandLine::new(&text);
         match line.word {
             "quit" => return,
             // A child of this process without a program of its own.

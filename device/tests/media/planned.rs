@@ -13,8 +13,8 @@ use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
 use crate::child::{self, is_udp_only, say};
-use crate::fleet::{Process, Scene};
-use crate::kit::planned::{Report, plan};
+use crate::fleet::{ChildProcess, Scene};
+use crate::kit::planned::{FaultReport, plan};
 use crate::kit::{Connection, Node};
 use crate::node::PATIENCE;
 use crate::remote::RING;
@@ -40,7 +40,7 @@ const PLAN: [&str; 11] = [
 pub(crate) fn run() {
     let config = child::config();
     let tag = std::env::var("PUMICE_MEDIA_TAG").unwrap();
-    let (ip, report) = (config.udp.address, Report::default());
+    let (ip, report) = (config.udp.address, FaultReport::default());
     let wire = if is_udp_only() { Wire::Udp } else { Wire::Auto };
     let gid = GidEntry::new(ip, "test", 1, Mtu::Mtu4096);
     let out = report.clone();
@@ -150,7 +150,7 @@ fn reports(udp_only: bool) -> [Vec<String>; 2] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env("PUMICE_WIRE", if udp_only { "udp" } else { "auto" }).env("PUMICE_MEDIA_TAG", tag);
         command.env("XDG_RUNTIME_DIR", scene.folder());
-        Process::run(command, &scene, "planned")
+        ChildProcess::run(command, &scene, "planned")
     });
     let numbers = ends.each_mut().map(|end| end.hear("qp"));
     for (end, peer) in ends.iter_mut().zip(numbers.iter().rev()) {

@@ -10,7 +10,7 @@ use pumice_device::share::ShareConfig;
 use pumice_transport::types::*;
 use pumice_transport::wire::Qpn;
 
-use crate::fleet::{Process, Scene};
+use crate::fleet::{ChildProcess, Scene};
 use crate::kit::memory::IOVA;
 use crate::kit::{Connection, Node, address_vector};
 use crate::node::{Local, PATIENCE, Size, words};
@@ -19,7 +19,7 @@ pub(crate) const RING: &str = "shared memory";
 
 /// A process in the role "node".
 pub(crate) struct Remote {
-    process: Process,
+    process: ChildProcess,
     pub(crate) ip: IpAddr,
     pub(crate) index: u8,
     pub(crate) rkey: u32,
@@ -36,12 +36,12 @@ impl Remote {
     }
 
     /// A process that has not said yet that it is ready.
-    pub(crate) fn launch(mut command: Command, scene: &Scene, udp_only: bool) -> Process {
+    pub(crate) fn launch(mut command: Command, scene: &Scene, udp_only: bool) -> ChildProcess {
         command.env("PUMICE_WIRE", if udp_only { "udp" } else { "auto" });
-        Process::run(command, scene, "node")
+        ChildProcess::run(command, scene, "node")
     }
 
-    pub(crate) fn admit(mut process: Process, scene: &Scene) -> Remote {
+    pub(crate) fn admit(mut process: ChildProcess, scene: &Scene) -> Remote {
         let (index, rkey) = index_and_key(&mut process);
         Remote { process, ip: scene.address(), index, rkey }
     }
@@ -87,7 +87,7 @@ impl Remote {
     }
 }
 
-fn index_and_key(process: &mut Process) -> (u8, u32) {
+fn index_and_key(process: &mut ChildProcess) -> (u8, u32) {
     let answer = process.hear("index");
     let (index, rkey) = answer.split_once(' ').unwrap();
     (index.parse().unwrap(), rkey.parse().unwrap())

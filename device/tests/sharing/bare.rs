@@ -12,7 +12,7 @@ use pumice_transport::path::Flow;
 use pumice_transport::wire::ProcessIndex;
 
 use crate::child::{config, say};
-use crate::fleet::{Process, Scene};
+use crate::fleet::{ChildProcess, Scene};
 
 pub(crate) fn run() {
     let mut port = match SharedPort::open(&config()) {
@@ -115,13 +115,13 @@ fn forward(port: &mut SharedPort, index: u8) -> bool {
 
 /// A process in this role.
 pub(crate) struct Bare {
-    process: Process,
+    process: ChildProcess,
     index: u8,
 }
 
 impl Bare {
     pub(crate) fn start(scene: &Scene) -> Bare {
-        let mut process = Process::start(None, scene, "bare");
+        let mut process = ChildProcess::start(None, scene, "bare");
         let index = process.hear("index").parse().unwrap();
         Bare { process, index }
     }
@@ -154,12 +154,12 @@ impl Bare {
 }
 
 /// This role, run by `prefix`.
-pub(crate) fn command(prefix: Command, scene: &Scene) -> Process {
-    Process::start(Some(prefix), scene, "bare")
+pub(crate) fn command(prefix: Command, scene: &Scene) -> ChildProcess {
+    ChildProcess::start(Some(prefix), scene, "bare")
 }
 
 /// Why a process did not get the port; nothing if it could not even be started.
-pub(crate) fn refusal(mut process: Process) -> Option<String> {
+pub(crate) fn refusal(mut process: ChildProcess) -> Option<String> {
     let answer = process.answer()?;
     let Some(refusal) = answer.strip_prefix("refused ") else { panic!("not refused: {answer}") };
     Some(refusal.to_owned())

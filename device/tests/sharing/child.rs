@@ -58,7 +58,7 @@ struct Link {
     received: usize,
 }
 
-struct Process {
+struct ChildState {
     hca: Hca,
     cq: Arc<CompletionQueue>,
     channel: Arc<CompletionChannel>,
@@ -99,7 +99,7 @@ pub(crate) fn run() {
     });
     let links = Vec::new();
     let mut process =
-        Process { hca, cq, channel, pd, memory, lkey: keys.lkey, links, socket, sharing, commands };
+        ChildState { hca, cq, channel, pd, memory, lkey: keys.lkey, links, socket, sharing, commands };
     say(&format!("index {process_index}"));
     while let Ok(line) = process.commands.recv() {
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
@@ -116,7 +116,7 @@ pub(crate) fn run() {
     }
 }
 
-impl Process {
+impl ChildState {
     fn create(&mut self, count: usize) {
         assert!(count <= MAX_QPS);
         for link in self.links.drain(..) {

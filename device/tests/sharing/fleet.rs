@@ -105,27 +105,27 @@ impl Drop for Scene {
 }
 
 /// A child process that answers lines with lines that begin with `@`.
-pub(crate) struct Process {
+pub(crate) struct ChildProcess {
     child: Child,
     input: ChildStdin,
     answers: Receiver<String>,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts this program in a role. `prefix` is what runs it, such as `setpriv …`, or empty.
-    pub(crate) fn start(prefix: Option<Command>, scene: &Scene, role: &str) -> Process {
+    pub(crate) fn start(prefix: Option<Command>, scene: &Scene, role: &str) -> ChildProcess {
         let own = std::env::current_exe().unwrap();
         match prefix {
             Some(mut prefix) => {
                 prefix.arg(own);
-                Process::run(prefix, scene, role)
+                ChildProcess::run(prefix, scene, role)
             }
-            None => Process::run(Command::new(own), scene, role),
+            None => ChildProcess::run(Command::new(own), scene, role),
         }
     }
 
     /// Starts this program, which `command` runs, in a role.
-    pub(crate) fn run(mut command: Command, scene: &Scene, role: &str) -> Process {
+    pub(crate) fn run(mut command: Command, scene: &Scene, role: &str) -> ChildProcess {
         if scene.on_udp {
             command.env("PUMICE_WIRE", "udp");
         }
@@ -151,7 +151,7 @@ impl Process {
                 }
             }
         });
-        Process { child, input, answers }
+        ChildProcess { child, input, answers }
     }
 
     pub(crate) fn say(&mut self, line: &str) {
@@ -207,7 +207,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -237,7 +237,7 @@ impl Sum for Stats {
 }
 
 struct Peer {
-    process: Process,
+    process: ChildProcess,
     address: IpAddr,
     index: u8,
     qpns: Vec<u32>,
@@ -257,7 +257,8 @@ impl Fleet {
     pub(crate) fn start(scene: &Scene, count: usize) -> Fleet {
         let folder = scene.folder().to_owned();
         let mut fleet = Fleet { peers: Vec::new(), folder, on_udp: scene.is_on_udp() };
-        let started: Vec<Process> = (0..count).map(|_| Process::start(None, scene, "hca")).collect();
+        let started: Vec<ChildProcess> =
+            (0..count).map(|_| ChildProcess::start(None, scene, "hca")).collect();
         started.into_iter().for_each(|process| fleet.admit(process, scene.address()));
         fleet
     }
@@ -267,17 +268,17 @@ impl Fleet {
         let address = self.peers[0].address;
         let scene = Scene { folder: self.folder.clone(), address, on_udp: self.on_udp, owned: false };
         for _ in 0..count {
-            self.admit(Process::start(None, &scene, "hca"), address);
+            self.admit(ChildProcess::start(None, &scene, "hca"), address);
         }
     }
 
     pub(crate) fn push(&mut self, prefix: Command, scene: &Scene) {
         self.folder = scene.folder().to_owned();
         self.on_udp = scene.is_on_udp();
-        self.admit(Process::start(Some(prefix), scene, "hca"), scene.address());
+        self.admit(ChildProcess::start(Some(prefix), scene, "hca"), scene.address());
     }
 
-    fn admit(&mut self, mut process: Process, address: IpAddr) {
+    fn admit(&mut self, mut process: ChildProcess, address: IpAddr) {
         let index = process.hear("index").parse().unwrap();
         self.peers.push(Peer { process, address, index, qpns: Vec::new(), alive: true });
     }

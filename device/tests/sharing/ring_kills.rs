@@ -10,7 +10,7 @@ use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::ProcessIndex;
 
 use crate::child;
-use crate::fleet::{Process, Scene};
+use crate::fleet::{ChildProcess, Scene};
 
 /// Bytes of a packet: some in a slot, some in the data of a ring.
 const LENGTHS: [usize; 5] = [16, 24, 48, 700, 4000];
@@ -110,7 +110,7 @@ fn held() -> (usize, usize) {
 fn the_survivor_of_many_kills_has_whole_packets_and_leaks_nothing() {
     let kills: u32 = std::env::var("PUMICE_RING_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
     let scene = Scene::new();
-    let mut survivor = Process::start(None, &scene, "survivor");
+    let mut survivor = ChildProcess::start(None, &scene, "survivor");
     survivor.say(&kills.to_string());
     for kill in 0..kills {
         assert_eq!(survivor.hear("survived"), kill.to_string());
@@ -130,7 +130,7 @@ pub(crate) fn survive() {
     let mut chance = 1_u64;
     let mut before = None;
     for kill in 0..kills {
-        let mut victim = Process::start(None, &scene, "flood");
+        let mut victim = ChildProcess::start(None, &scene, "flood");
         survivor.peer.process = ProcessIndex::new(victim.hear("index").parse().unwrap());
         victim.say(&own.value().to_string());
         let (received, begun) = (survivor.received, Instant::now());

@@ -12,7 +12,7 @@ use pumice_device::gsi::{CmChannel, ServiceEntry};
 use pumice_device::hca::{Hca, HcaConfig};
 use pumice_device::port::wait_readable;
 use pumice_device::share::{ShareCounters, SharedPort};
-use pumice_transport::cm::{BacklogOverflow, CmPath, ConnectParams, Event, MadRoute, Place, Served};
+use pumice_transport::cm::{BacklogOverflow, CmPath, ConnectParams, Event, ListenScope, MadRoute, Served};
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{IpHeader, PortSpace, ServiceId};
 use pumice_transport::types::Mtu;
@@ -47,7 +47,7 @@ impl Node {
 
     fn listen(&self, port: u16) {
         let service_id = ServiceId::rdma_cm(PortSpace::Tcp, port);
-        let entry = ServiceEntry { service_id, mask: u64::MAX, place: Place::Everywhere };
+        let entry = ServiceEntry { service_id, mask: u64::MAX, scope: ListenScope::Everywhere };
         let binding = self.hca.cm_bind(&entry).unwrap();
         self.hca.cm_listen(binding, Served::Anything, 64, BacklogOverflow::Reject, &self.channel).unwrap();
     }

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use crate::fleet::{Process, Scene};
+use crate::fleet::{ChildProcess, Scene};
 
 /// A user who is not ours. Not "nobody", whose number also stands for users without one.
 const STRANGER: u32 = 61_002;
@@ -130,15 +130,15 @@ impl Room {
     }
 
     /// A process that has the port. `within` is what runs it in the room.
-    fn bare(&self, uid: u32, within: &[&str], address: &Scene) -> Process {
+    fn bare(&self, uid: u32, within: &[&str], address: &Scene) -> ChildProcess {
         let mut command = self.command(uid);
         command.args(within);
         self.process(command, "bare", address)
     }
 
-    fn process(&self, mut command: Command, role: &str, address: &Scene) -> Process {
+    fn process(&self, mut command: Command, role: &str, address: &Scene) -> ChildProcess {
         command.arg("/tmp/program");
-        Process::run(command, &address.with_folder(""), role)
+        ChildProcess::run(command, &address.with_folder(""), role)
     }
 }
 
@@ -150,12 +150,12 @@ impl Drop for Room {
 }
 
 /// What a process answers to a question.
-fn ask(process: &mut Process, question: &str) -> String {
+fn ask(process: &mut ChildProcess, question: &str) -> String {
     process.say(question);
     process.hear("done")
 }
 
-fn registry_of(process: &mut Process) -> PathBuf {
+fn registry_of(process: &mut ChildProcess) -> PathBuf {
     ask(process, "registry").into()
 }
 
@@ -268,7 +268,7 @@ fn another_user_gets_nothing_and_takes_no_name() {
     assert_eq!(ask(&mut a, &format!("forward {index_of_c}")), "true");
     assert_eq!(ask(&mut c, "receive"), index_of_c.to_string());
     stranger.quit();
-    [a, c].iter_mut().for_each(Process::quit);
+    [a, c].iter_mut().for_each(ChildProcess::quit);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_folder_that_another_user_made_first_is_passed_over_by_all() {
     b.hear("index 2");
     assert_eq!((registry_of(&mut b), ask(&mut b, "notice")), (registry, String::new()));
     assert_eq!((ask(&mut a, "forward 2"), ask(&mut b, "receive")), ("true".to_owned(), "2".to_owned()));
-    [a, b].iter_mut().for_each(Process::quit);
+    [a, b].iter_mut().for_each(ChildProcess::quit);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn root_of_a_user_namespace_neither_uses_nor_takes_the_folder_of_root() {
         (ask(&mut inside, "forward 2"), ask(&mut outside, "receive")),
         ("true".to_owned(), "2".to_owned())
     );
-    [inside, outside].iter_mut().for_each(Process::quit);
+    [inside, outside].iter_mut().for_each(ChildProcess::quit);
     let mut root = room.bare(0, &[], &scene);
     root.hear("index 1");
     assert_eq!(folder_of(&registry_of(&mut root)), format!("/tmp/pumice-{}", outer(0)));
@@ -404,5 +404,5 @@ fn a_process_that_was_told_another_folder_joins_those_who_have_the_port() {
     );
     // A process that asks finds all of them, in whichever folder they are.
     assert_eq!(ask(&mut b, "sharers"), "1 2");
-    [a, b].iter_mut().for_each(Process::quit);
+    [a, b].iter_mut().for_each(ChildProcess::quit);
 }

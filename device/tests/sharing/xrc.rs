@@ -4,17 +4,17 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::fleet::{Process, Scene};
+use crate::fleet::{ChildProcess, Scene};
 
 /// A process, and what it answers.
 struct Peer {
-    process: Process,
+    process: ChildProcess,
     index: u32,
 }
 
 impl Peer {
     fn start(scene: &Scene) -> Peer {
-        let mut process = Process::start(None, scene, "xrc");
+        let mut process = ChildProcess::start(None, scene, "xrc");
         let index = process.hear("index").parse().unwrap();
         Peer { process, index }
     }

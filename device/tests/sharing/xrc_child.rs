@@ -25,7 +25,7 @@ const BUFFER_BYTES: usize = 8192;
 const WINDOW: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(300);
 
-struct Process {
+struct XrcChildState {
     hca: Hca,
     sharing: Arc<ShareCounters>,
     send_cq: Arc<CompletionQueue>,
@@ -56,7 +56,7 @@ pub(crate) fn run() {
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     // SAFETY: the memory is leaked, so it stays.
     let keys = unsafe { hca.reg_mr(pd, memory as u64, bytes as u64, memory as u64, rights) }.unwrap();
-    let mut process = Process {
+    let mut process = XrcChildState {
         hca,
         sharing,
         send_cq,
@@ -106,7 +106,7 @@ fn answer<T: std::fmt::Debug>(outcome: Result<T, HcaError>) -> String {
     outcome.map_or_else(|error| format!("errno {}", error.errno()), |_| "ok".to_owned())
 }
 
-impl Process {
+impl XrcChildState {
     fn domain(&mut self, path: &str, flags: &str) -> String {
         let file = File::open(path).unwrap();
         let (create, exclusive) = (flags.contains('c'), flags.contains('x'));
@@ -240,11 +240,11 @@ impl Process {
         while done < count {
             while posted < count && posted - done < WINDOW as u64 {
                 let bytes = message(srqn, first + posted);
-                let place = self.buffer(RECEIVES + posted as usize % WINDOW);
+                let buffer = self.buffer(RECEIVES + posted as usize % WINDOW);
                 // SAFETY: the buffer is free, as fewer than WINDOW messages are on their way, and long
                 // enough.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
-                self.post(SendOpcode::Send, place as u64, bytes.len() as u32, srqn, RemoteTarget::default());
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer, bytes.len()) };
+                self.post(SendOpcode::Send, buffer as u64, bytes.len() as u32, srqn, RemoteTarget::default());
                 posted += 1;
             }
             match self.sent(deadline) {
@@ -284,15 +284,15 @@ impl Process {
     /// WRITE, FETCH_ADD and READ to the memory of an SRQ's owner.
     fn rdma(&self, srqn: u32, address: u64, rkey: u32) -> String {
         let deadline = Instant::now() + PATIENCE;
-        let place = self.buffer(RECEIVES).cast::<u64>();
+        let buffer = self.buffer(RECEIVES).cast::<u64>();
         let remote = RemoteTarget { address, rkey };
         let step = |opcode| {
-            self.post(opcode, place as u64, 8, srqn, remote);
+            self.post(opcode, buffer as u64, 8, srqn, remote);
             self.sent(deadline)
         };
         // SAFETY: aligned, ours, and nothing is on its way.
         let (set, get) =
-            (|value| unsafe { place.write_volatile(value) }, || unsafe { place.read_volatile() });
+            (|value| unsafe { buffer.write_volatile(value) }, || unsafe { buffer.read_volatile() });
         set(u64::from(srqn) << 8);
         for opcode in [SendOpcode::RdmaWrite, SendOpcode::RdmaRead] {
             let status = step(opcode);
@@ -301,7 +301,7 @@ impl Process {
             }
         }
         assert_eq!(get(), u64::from(srqn) << 8);
-        let sge = Sge { address: place as u64, length: 8, lkey: self.keys.lkey };
+        let sge = Sge { address: buffer as u64, length: 8, lkey: self.keys.lkey };
         let add = SendRequest {
             sges: &[sge],
             xrc_srqn: srqn,

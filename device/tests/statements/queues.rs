@@ -133,7 +133,7 @@ fn statement_37_unsignaled_requests_hold_their_entries_until_a_later_completion_
     assert_eq!(scene.a.outcomes(), []);
 }
 
-/// A list stops at the first request that can be refused at once, and its place is told; earlier ones run. A
+/// A list stops at the first request that can be refused at once, and its index is told; earlier ones run. A
 /// wrong L_Key is not one of those: it fails when the request is executed.
 #[test]
 fn statement_38_a_list_stops_at_the_first_bad_request_and_keys_are_looked_at_later() {

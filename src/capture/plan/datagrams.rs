@@ -132,8 +132,8 @@ impl<'a> Datagrams<'a> {
         if !is_known || first.destination.is_multicast() {
             return None;
         }
-        let place = (first.source, first.destination, first.qpn);
-        let outcomes = outcomes(sent, self.arrived.get(&place).map(Vec::as_slice).unwrap_or_default());
+        let flow = (first.source, first.destination, first.qpn);
+        let outcomes = outcomes(sent, self.arrived.get(&flow).map(Vec::as_slice).unwrap_or_default());
         // Queue pair 1 is that of every process with the address: what came is perhaps another one's.
         let is_of_others = first.qpn == MANAGEMENT_QPN
             && first.source == first.destination
@@ -143,20 +143,20 @@ impl<'a> Datagrams<'a> {
 
     fn walk_datagrams(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {
         let mut groups: BTreeMap<(u32, IpAddr, u32), Vec<&Sighting>> = BTreeMap::new();
-        let mut places: HashMap<(u32, IpAddr), Vec<u32>> = HashMap::new();
+        let mut receivers: HashMap<(u32, IpAddr), Vec<u32>> = HashMap::new();
         for one in sent {
             let from_qpn = one.datagram.as_ref().map_or(0, |datagram| datagram.from_qpn);
             groups.entry((from_qpn, one.destination, one.qpn)).or_default().push(one);
-            let of_address = places.entry((from_qpn, one.destination)).or_default();
+            let of_address = receivers.entry((from_qpn, one.destination)).or_default();
             if !of_address.contains(&one.qpn) {
                 of_address.push(one.qpn);
             }
         }
         for ((from_qpn, peer, qpn), group) in &groups {
             let Some(outcomes) = self.outcomes(group) else { continue };
-            let of_address = places.get(&(*from_qpn, *peer));
+            let of_address = receivers.get(&(*from_qpn, *peer));
             let destination = of_address.and_then(|all| all.iter().position(|known| known == qpn));
-            let destination = destination.and_then(|place| u32::try_from(place).ok()).unwrap_or_default();
+            let destination = destination.and_then(|index| u32::try_from(index).ok()).unwrap_or_default();
             let qp = ordinals.known.get(&Own::From(*from_qpn)).copied().unwrap_or_default();
             for ((one, outcome), number) in group.iter().zip(&outcomes).zip(0_u64..) {
                 let key = Key {
@@ -177,24 +177,24 @@ impl<'a> Datagrams<'a> {
 
     fn walk_messages(&self, sent: &[&Sighting], rules: &mut Rules) {
         let mut groups: BTreeMap<(IpAddr, IpAddr), Vec<(usize, &Sighting)>> = BTreeMap::new();
-        for (place, one) in sent.iter().enumerate() {
-            groups.entry((one.source, one.destination)).or_default().push((place, one));
+        for (index, one) in sent.iter().enumerate() {
+            groups.entry((one.source, one.destination)).or_default().push((index, one));
         }
         let mut fates: BTreeMap<usize, Outcome> = BTreeMap::new();
         for group in groups.values() {
             let alone: Vec<&Sighting> = group.iter().map(|(_, one)| *one).collect();
             if let Some(outcomes) = self.outcomes(&alone) {
-                fates.extend(group.iter().map(|(place, _)| *place).zip(outcomes));
+                fates.extend(group.iter().map(|(index, _)| *index).zip(outcomes));
             }
         }
         let mut connections = Connections::default();
-        for (place, one) in sent.iter().enumerate() {
+        for (index, one) in sent.iter().enumerate() {
             let Some(message) = one.datagram.as_ref().and_then(|datagram| datagram.message.as_deref()) else {
                 continue;
             };
             // One that the plan has let through before is not asked about.
             let Some(key) = connections.key(one.destination, message) else { continue };
-            let outcome = fates.get(&place);
+            let outcome = fates.get(&index);
             let arrives = !one.is_lost && outcome.is_none_or(|it| it.arrived_at.is_some() && !it.is_damaged);
             connections.decided(message, arrives);
             if let Some(outcome) = outcome.filter(|_| !key.class.depends_on_time()) {

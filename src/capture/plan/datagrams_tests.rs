@@ -56,7 +56,7 @@ fn datagrams_are_counted_for_each_destination_of_a_queue_pair() {
         .map(|(to, number)| datagram(17, number, to))
         .collect();
     // The second one to queue pair 31 is lost, and the last one to it comes twice.
-    let arrived: Vec<Sighting> = [0, 1, 2, 4, 4, 5].iter().map(|place| arrives(&sent[*place])).collect();
+    let arrived: Vec<Sighting> = [0, 1, 2, 4, 4, 5].iter().map(|index| arrives(&sent[*index])).collect();
     let found = lines(&sent, &arrived, "made 4 17\n");
     let names = ["service", "qp", "peer", "destination", "message", "lost", "copies"];
     let found: Vec<Vec<Value>> = found.iter().map(|line| fields(line, &names)).collect();

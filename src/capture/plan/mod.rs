@@ -120,7 +120,7 @@ pub(crate) fn on_the_way(devices: Vec<Captured<'_>>, rule: &str) -> Result<Vec<S
 struct Receivers {
     /// Those at which something arrived.
     reached: HashSet<(IpAddr, u32)>,
-    /// The places of the devices that have an address.
+    /// The indices of the devices that have an address.
     devices: HashMap<IpAddr, Vec<usize>>,
     /// What each device has made.
     made: Vec<HashSet<u32>>,
@@ -129,7 +129,7 @@ struct Receivers {
 impl Receivers {
     fn of(captures: &[(Captured<'_>, Vec<Sighting>)]) -> Receivers {
         let mut all = Receivers::default();
-        for (place, (device, seen)) in captures.iter().enumerate() {
+        for (index, (device, seen)) in captures.iter().enumerate() {
             let mut addresses = HashSet::new();
             for one in seen {
                 match one.is_outbound {
@@ -141,7 +141,7 @@ impl Receivers {
                 };
             }
             for address in addresses {
-                all.devices.entry(address).or_default().push(place);
+                all.devices.entry(address).or_default().push(index);
             }
             all.made.push(device.queue_pairs.lines().filter_map(datagrams::made_in).collect());
         }
@@ -149,9 +149,9 @@ impl Receivers {
     }
 
     fn have(&self, address: IpAddr, qpn: u32) -> bool {
-        let made = |place: &usize| self.made.get(*place).is_some_and(|made| made.contains(&qpn));
+        let made = |index: &usize| self.made.get(*index).is_some_and(|made| made.contains(&qpn));
         self.reached.contains(&(address, qpn))
-            || self.devices.get(&address).is_some_and(|places| places.iter().any(made))
+            || self.devices.get(&address).is_some_and(|indices| indices.iter().any(made))
     }
 }
 

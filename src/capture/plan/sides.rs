@@ -20,10 +20,10 @@ impl<'a> Sides<'a> {
         let mut sides = Sides { sent: BTreeMap::new(), arrived: BTreeMap::new(), knows_directions: true };
         // What each capture has of a source.
         let mut sources: BTreeMap<IpAddr, Vec<Vec<&'a Sighting>>> = BTreeMap::new();
-        for (place, capture) in captures.iter().enumerate() {
+        for (index, capture) in captures.iter().enumerate() {
             for one in capture {
                 let seen = sources.entry(one.source).or_insert_with(|| vec![Vec::new(); captures.len()]);
-                if let Some(seen) = seen.get_mut(place) {
+                if let Some(seen) = seen.get_mut(index) {
                     seen.push(one);
                 }
             }
@@ -75,7 +75,7 @@ impl<'a> Sides<'a> {
 /// What became of a packet that was sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// Its place among the arrivals of its stream.
+    /// Its index among the arrivals of its stream.
     pub(super) arrived_at: Option<usize>,
     /// It arrived damaged.
     pub(super) is_damaged: bool,
@@ -107,22 +107,22 @@ pub(super) struct Stream<'a> {
 
 /// The streams of an address, in the order in which they were first seen.
 pub(super) fn streams<'a>(sides: &Sides<'a>, source: IpAddr) -> Vec<Stream<'a>> {
-    let mut places: HashMap<(IpAddr, u32), usize> = HashMap::new();
+    let mut indices: HashMap<(IpAddr, u32), usize> = HashMap::new();
     let mut streams: Vec<Stream<'a>> = Vec::new();
     for one in sides.sent(source) {
-        let place = *places.entry((one.destination, one.qpn)).or_insert(streams.len());
-        if place == streams.len() {
+        let index = *indices.entry((one.destination, one.qpn)).or_insert(streams.len());
+        if index == streams.len() {
             streams.push(Stream {
                 source,
                 destination: one.destination,
                 qpn: one.qpn,
                 own_qpn: None,
-                ordinal: u32::try_from(place).unwrap_or(u32::MAX),
+                ordinal: u32::try_from(index).unwrap_or(u32::MAX),
                 sent: Vec::new(),
                 outcomes: None,
             });
         }
-        if let Some(stream) = streams.get_mut(place) {
+        if let Some(stream) = streams.get_mut(index) {
             stream.sent.push(one);
         }
     }
@@ -149,23 +149,23 @@ fn likeness(one: &Sighting) -> Likeness {
 
 /// Finds each arrival among what was sent.
 pub(super) fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome> {
-    let mut places: HashMap<Likeness, Vec<usize>> = HashMap::new();
-    for (place, one) in sent.iter().enumerate().filter(|(_, one)| !one.is_lost) {
-        places.entry(likeness(one)).or_default().push(place);
+    let mut indices: HashMap<Likeness, Vec<usize>> = HashMap::new();
+    for (index, one) in sent.iter().enumerate().filter(|(_, one)| !one.is_lost) {
+        indices.entry(likeness(one)).or_default().push(index);
     }
-    let offset_ns = clock_offset_ns(sent, arrived, &places);
+    let offset_ns = clock_offset_ns(sent, arrived, &indices);
     let mut outcomes = vec![Outcome::default(); sent.len()];
     for (position, arrival) in arrived.iter().enumerate() {
-        let Some(places) = places.get(&likeness(arrival)) else { continue };
-        let is_free = |place: &&usize| outcomes.get(**place).is_some_and(|one| one.arrived_at.is_none());
-        let apart_ns = |place: &&usize| {
-            let sent_ns = sent.get(**place).map_or(0, |one| i128::from(one.time_ns));
+        let Some(indices) = indices.get(&likeness(arrival)) else { continue };
+        let is_free = |index: &&usize| outcomes.get(**index).is_some_and(|one| one.arrived_at.is_none());
+        let apart_ns = |index: &&usize| {
+            let sent_ns = sent.get(**index).map_or(0, |one| i128::from(one.time_ns));
             (sent_ns + offset_ns - i128::from(arrival.time_ns)).abs()
         };
         // Of several transmissions the one that left nearest in time, because a sender waits before it sends
         // again; a packet that is seen once more than it was sent was doubled.
-        let chosen = places.iter().filter(is_free).min_by_key(apart_ns).copied();
-        let outcome = chosen.or(places.last().copied()).and_then(|place| outcomes.get_mut(place));
+        let chosen = indices.iter().filter(is_free).min_by_key(apart_ns).copied();
+        let outcome = chosen.or(indices.last().copied()).and_then(|index| outcomes.get_mut(index));
         let Some(outcome) = outcome else { continue };
         if chosen.is_none() {
             outcome.copies = outcome.copies.saturating_add(1);
@@ -173,10 +173,10 @@ pub(super) fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome
         }
         (outcome.arrived_at, outcome.is_damaged) = (Some(position), arrival.is_damaged);
     }
-    places.values().for_each(|places| in_order(places, &mut outcomes));
+    indices.values().for_each(|indices| in_order(indices, &mut outcomes));
     count_overtaking(&mut outcomes);
     for (one, outcome) in sent.iter().zip(&mut outcomes) {
-        if let Some(arrival) = outcome.arrived_at.and_then(|place| arrived.get(place)) {
+        if let Some(arrival) = outcome.arrived_at.and_then(|index| arrived.get(index)) {
             let late_ns = i128::from(arrival.time_ns) - i128::from(one.time_ns) - offset_ns;
             outcome.late_ns = u64::try_from(late_ns).unwrap_or(0);
         }
@@ -185,16 +185,16 @@ pub(super) fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome
 }
 
 /// Transmissions of one packet are alike, so the first that arrived is taken for the first.
-fn in_order(places: &[usize], outcomes: &mut [Outcome]) {
+fn in_order(indices: &[usize], outcomes: &mut [Outcome]) {
     let arrived = |outcomes: &[Outcome]| -> Vec<(usize, Outcome)> {
-        let known = places.iter().filter_map(|place| Some((*place, *outcomes.get(*place)?)));
+        let known = indices.iter().filter_map(|index| Some((*index, *outcomes.get(*index)?)));
         known.filter(|(_, outcome)| outcome.arrived_at.is_some()).collect()
     };
     let found = arrived(outcomes);
     let mut sorted: Vec<Outcome> = found.iter().map(|(_, outcome)| *outcome).collect();
     sorted.sort_by_key(|outcome| outcome.arrived_at);
-    for ((place, _), outcome) in found.into_iter().zip(sorted) {
-        if let Some(slot) = outcomes.get_mut(place) {
+    for ((index, _), outcome) in found.into_iter().zip(sorted) {
+        if let Some(slot) = outcomes.get_mut(index) {
             *slot = outcome;
         }
     }
@@ -205,7 +205,7 @@ fn in_order(places: &[usize], outcomes: &mut [Outcome]) {
 fn clock_offset_ns(
     sent: &[&Sighting],
     arrived: &[&Sighting],
-    places: &HashMap<Likeness, Vec<usize>>,
+    indices: &HashMap<Likeness, Vec<usize>>,
 ) -> i128 {
     let mut times: HashMap<Likeness, (u32, u64)> = HashMap::new();
     for arrival in arrived {
@@ -213,17 +213,17 @@ fn clock_offset_ns(
         entry.0 += 1;
     }
     let offsets = times.iter().filter(|(_, (count, _))| *count == 1).filter_map(|(like, (_, time_ns))| {
-        let [place] = places.get(like)?.as_slice() else { return None };
-        Some(i128::from(*time_ns) - i128::from(sent.get(*place)?.time_ns))
+        let [index] = indices.get(like)?.as_slice() else { return None };
+        Some(i128::from(*time_ns) - i128::from(sent.get(*index)?.time_ns))
     });
     offsets.min().unwrap_or(0)
 }
 
 fn count_overtaking(outcomes: &mut [Outcome]) {
     let positions: Vec<Option<usize>> = outcomes.iter().map(|outcome| outcome.arrived_at).collect();
-    for (place, outcome) in outcomes.iter_mut().enumerate() {
+    for (index, outcome) in outcomes.iter_mut().enumerate() {
         let Some(own) = outcome.arrived_at else { continue };
-        let later = positions.iter().skip(place + 1).take(OVERTAKING).flatten();
+        let later = positions.iter().skip(index + 1).take(OVERTAKING).flatten();
         outcome.overtaken_by = u16::try_from(later.filter(|other| **other < own).count()).unwrap_or(u16::MAX);
     }
 }

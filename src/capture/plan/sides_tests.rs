@@ -46,8 +46,8 @@ fn became(sent: &[Sighting], arrived: &[Sighting]) -> Vec<Outcome> {
     streams.remove(0).outcomes.expect("both sides")
 }
 
-/// The places of the arrivals.
-fn places(outcomes: &[Outcome]) -> Vec<Option<usize>> {
+/// The indices of the arrivals.
+fn arrived_at(outcomes: &[Outcome]) -> Vec<Option<usize>> {
     outcomes.iter().map(|outcome| outcome.arrived_at).collect()
 }
 
@@ -57,7 +57,7 @@ fn what_did_not_arrive_is_found_although_the_clocks_differ() {
     // The clock of the receiver is behind by an hour, or ahead.
     for base_us in [0, 3_600_000_000] {
         let arrived = [packet(0, base_us), packet(2, base_us + 20)];
-        assert_eq!(places(&became(&sent, &arrived)), [Some(0), None, Some(1)]);
+        assert_eq!(arrived_at(&became(&sent, &arrived)), [Some(0), None, Some(1)]);
     }
 }
 
@@ -65,10 +65,10 @@ fn what_did_not_arrive_is_found_although_the_clocks_differ() {
 fn of_two_transmissions_the_nearer_one_arrived() {
     let sent = [packet(0, 0), packet(1, 10), packet(1, 5_000), packet(2, 5_010)];
     let arrived = [packet(0, 100), packet(1, 5_100), packet(2, 5_110)];
-    assert_eq!(places(&became(&sent, &arrived)), [Some(0), None, Some(1), Some(2)]);
+    assert_eq!(arrived_at(&became(&sent, &arrived)), [Some(0), None, Some(1), Some(2)]);
     // Both arrived: the first is the first, also where the second was nearer.
     let arrived = [packet(0, 100), packet(1, 5_050), packet(1, 5_100), packet(2, 5_110)];
-    assert_eq!(places(&became(&sent, &arrived)), [Some(0), Some(1), Some(2), Some(3)]);
+    assert_eq!(arrived_at(&became(&sent, &arrived)), [Some(0), Some(1), Some(2), Some(3)]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_arrived_more_often_than_it_was_sent_was_doubled() {
     let arrived = [packet(0, 5), packet(0, 6), packet(0, 7), packet(1, 15)];
     let outcomes = became(&sent, &arrived);
     assert_eq!((outcomes[0].copies, outcomes[1].copies), (2, 0));
-    assert_eq!(places(&outcomes), [Some(0), Some(3)]);
+    assert_eq!(arrived_at(&outcomes), [Some(0), Some(3)]);
     // No number of copies is too many.
     let many: Vec<Sighting> = (0..1_000).map(|at| packet(0, at)).collect();
     assert_eq!(became(&sent, &many)[0].copies, u8::MAX);
@@ -100,7 +100,7 @@ fn overtaken_and_damaged_packets_are_known() {
 fn what_the_plan_lost_is_no_transmission_that_can_arrive() {
     let lost = Sighting { is_lost: true, ..packet(0, 0) };
     let outcomes = became(&[lost, packet(0, 1_000)], &[packet(0, 1)]);
-    assert_eq!(places(&outcomes), [None, Some(0)]);
+    assert_eq!(arrived_at(&outcomes), [None, Some(0)]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn without_directions_the_capture_with_more_is_the_senders() {
         assert!(!sides.know_directions() && sides.have_arrivals());
         assert_eq!((sides.sent(address(1)).len(), sides.arrived(address(1)).len()), (3, 2));
         let outcomes = streams(&sides, address(1)).remove(0).outcomes.expect("both sides");
-        assert_eq!(places(&outcomes), [Some(0), None, Some(1)]);
+        assert_eq!(arrived_at(&outcomes), [Some(0), None, Some(1)]);
     }
     // One capture says nothing of arrivals.
     let alone = [vec![packet(0, 0)]];
@@ -140,7 +140,7 @@ fn streams_are_told_apart_by_queue_pair_and_peer() {
     let streams = streams(&sides, address(1));
     let ordinals: Vec<(u32, u32)> = streams.iter().map(|stream| (stream.qpn, stream.ordinal)).collect();
     assert_eq!(ordinals, [(17, 0), (18, 1), (17, 2)]);
-    let arrived = |stream: &Stream<'_>| places(stream.outcomes.as_deref().expect("both sides"));
+    let arrived = |stream: &Stream<'_>| arrived_at(stream.outcomes.as_deref().expect("both sides"));
     assert_eq!(streams.iter().map(arrived).collect::<Vec<_>>(), [[None], [Some(0)], [None]]);
 }
 
@@ -178,12 +178,12 @@ fn hostile_captures_are_paired_without_a_panic_and_every_arrival_is_counted_once
             for stream in streams(&sides, source) {
                 let Some(outcomes) = &stream.outcomes else { continue };
                 assert_eq!(outcomes.len(), stream.sent.len());
-                let mut taken: Vec<usize> = places(outcomes).into_iter().flatten().collect();
+                let mut taken: Vec<usize> = arrived_at(outcomes).into_iter().flatten().collect();
                 let count = taken.len();
                 taken.sort_unstable();
                 taken.dedup();
                 assert_eq!(taken.len(), count, "no arrival is of two packets");
-                assert!(taken.iter().all(|place| *place < sides.arrived(source).len()));
+                assert!(taken.iter().all(|index| *index < sides.arrived(source).len()));
             }
         }
     }

@@ -30,12 +30,12 @@ impl Begun {
     fn of(sent: &[&Sighting]) -> Option<Begun> {
         let requests = || sent.iter().filter(|one| one.info.is_request);
         let first_psn = requests().next()?.psn;
-        let (mut near, mut places) = (0, BTreeMap::new());
+        let (mut near, mut packets) = (0, BTreeMap::new());
         let mut reads: Vec<(u64, u32)> = Vec::new();
         for one in requests() {
-            let place = unwrap24(near, one.psn.wrapping_sub(first_psn) & WRAP);
-            near = near.max(place);
-            if places.contains_key(&place) {
+            let number = unwrap24(near, one.psn.wrapping_sub(first_psn) & WRAP);
+            near = near.max(number);
+            if packets.contains_key(&number) {
                 continue;
             }
             if let (OperationClass::Read, Some((address, length))) = (one.info.class, one.memory) {
@@ -50,30 +50,30 @@ impl Begun {
             }
             let begins = matches!(one.info.position, Position::First | Position::Only);
             let is_acknowledged = !matches!(one.info.class, OperationClass::Read | OperationClass::Atomic);
-            places.insert(place, (begins, is_acknowledged));
+            packets.insert(number, (begins, is_acknowledged));
         }
         let mut messages = 0_u64;
         let (mut starts, mut ends) = (BTreeMap::new(), BTreeMap::new());
-        for (place, (begins, is_acknowledged)) in places {
+        for (number, (begins, is_acknowledged)) in packets {
             messages += u64::from(begins);
             let message = messages.saturating_sub(1);
-            starts.insert(place, message);
+            starts.insert(number, message);
             if is_acknowledged {
-                ends.insert(message, place);
+                ends.insert(message, number);
             }
         }
         Some(Begun { first_psn, starts, ends })
     }
 
-    /// PSNs that the request at this place takes: up to the next one.
-    fn psn_count(&self, place: u64) -> u32 {
-        let next = self.starts.range(place.saturating_add(1)..).next();
-        next.map_or(1, |(next, _)| u32::try_from(next - place).unwrap_or(1))
+    /// PSNs that the request of this packet takes: up to the next one.
+    fn psn_count(&self, number: u64) -> u32 {
+        let next = self.starts.range(number.saturating_add(1)..).next();
+        next.map_or(1, |(next, _)| u32::try_from(next - number).unwrap_or(1))
     }
 
     /// The message to which a PSN belongs.
-    fn message(&self, place: u64) -> u64 {
-        self.starts.range(..=place).next_back().map_or(0, |(_, message)| *message)
+    fn message(&self, number: u64) -> u64 {
+        self.starts.range(..=number).next_back().map_or(0, |(_, message)| *message)
     }
 
     /// How many of these PSNs belong to it.
@@ -175,8 +175,8 @@ fn requests(stream: &Stream<'_>, begun: &Begun, mut not_ready: NotReady, rules: 
         let is_reliable = one.info.service.is_reliable();
         near = unwrap24(near, relative).max(near);
         let at = if is_reliable {
-            let Some(place) = frontier.place(relative) else { continue };
-            (place.packet, place.transmission)
+            let Some(step) = frontier.attempt(relative) else { continue };
+            (step.packet, step.transmission)
         } else {
             (near, 1)
         };
@@ -200,16 +200,16 @@ fn answers(stream: &Stream<'_>, begun: &Begun, rules: &mut Rules) {
     let back = goes_back_to(stream, carries_data);
     let (mut frontier, mut near, mut done) = (Answers::default(), 0, 0_u64);
     for (index, one) in stream.sent.iter().enumerate().filter(|(_, one)| !one.info.is_request) {
-        let place = unwrap24(near, one.psn.wrapping_sub(begun.first_psn) & WRAP);
-        near = near.max(place);
+        let number = unwrap24(near, one.psn.wrapping_sub(begun.first_psn) & WRAP);
+        near = near.max(number);
         if carries_data(one) {
             if let Some((_, msn)) = one.answer {
                 done = done.max(unwrap24(done, msn));
             }
-            let Some(found) = frontier.place(place) else { continue };
+            let Some(found) = frontier.attempt(number) else { continue };
             let at = (found.packet, found.transmission);
             let outcome = outcome(stream, index, &back);
-            let arrives = say(stream, one, &outcome, begun.message(place), at, one.is_damaged, rules);
+            let arrives = say(stream, one, &outcome, begun.message(number), at, one.is_damaged, rules);
             frontier.decided(found, arrives);
         } else if let Some((syndrome, msn)) = one.answer
             && matches!(Syndrome::from_byte(syndrome), Syndrome::Ack { .. })

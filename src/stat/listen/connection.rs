@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::super::metrics::Format;
-use super::request::{Refusal, Request, read};
+use super::request::{MetricsRequest, Refusal, read};
 
 /// The longest head of a request, in bytes.
 const MAX_HEAD: usize = 8192;
@@ -64,7 +64,7 @@ pub(super) fn say(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
 }
 
 /// The request; an error without a refusal if the client has gone.
-fn request(stream: &mut TcpStream) -> Result<Request, Option<Refusal>> {
+fn request(stream: &mut TcpStream) -> Result<MetricsRequest, Option<Refusal>> {
     let deadline = Instant::now() + REQUEST_TIME;
     let (mut bytes, mut length) = ([0; MAX_HEAD], 0);
     loop {

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::metrics::{Format, scrape, write};
-use crate::observe::{Interrupt, Place};
+use crate::observe::{Interrupt, LookScope};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use peer::{overflow_user, user_of};
 use request::{PATH, Refusal};
@@ -113,7 +113,7 @@ impl Service {
     fn metrics(&self, format: Format) -> Result<String, String> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let Service { port, registry, pid, .. } = self;
-        let place = Place { port: *port, registry: registry.as_deref(), pid: *pid, patience: PATIENCE };
-        Ok(write(&scrape(&place.look()?, self.most_qps), format))
+        let scope = LookScope { port: *port, registry: registry.as_deref(), pid: *pid, patience: PATIENCE };
+        Ok(write(&scrape(&scope.look()?, self.most_qps), format))
     }
 }

@@ -11,7 +11,7 @@ const MAX_HEADERS: usize = 64;
 
 /// A request that gets the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct MetricsRequest {
     /// HEAD: only the head of the answer is sent.
     pub(super) head_only: bool,
     pub(super) format: Format,
@@ -32,7 +32,7 @@ impl Refusal {
 }
 
 /// Reads a head that may not be all there; none if more must come.
-pub(super) fn read(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
+pub(super) fn read(bytes: &[u8]) -> Result<Option<MetricsRequest>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
@@ -57,7 +57,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
         Some("HEAD") => true,
         _ => return Err(Refusal::new(405, "only GET and HEAD are answered")),
     };
-    Ok(Some(Request { head_only, format: format(&named("accept").join(",")) }))
+    Ok(Some(MetricsRequest { head_only, format: format(&named("accept").join(",")) }))
 }
 
 /// Other names than those of loopback come from a page in a browser whose name's address has changed: its
@@ -103,7 +103,7 @@ fn format(accept: &str) -> Format {
     let mut best = [None::<f32>; 3];
     for one in accept.split(',').take(MAX_HEADERS) {
         let mut parts = one.split(';').map(str::trim);
-        let place = match parts.next().unwrap_or("").to_ascii_lowercase().as_str() {
+        let index = match parts.next().unwrap_or("").to_ascii_lowercase().as_str() {
             "application/openmetrics-text" => 0,
             "text/plain" | "text/*" => 1,
             "*/*" | "application/*" => 2,
@@ -112,8 +112,8 @@ fn format(accept: &str) -> Format {
         let quality =
             parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |text| text.parse().ok());
         let quality = quality.filter(|quality: &f32| (0.0..=1.0).contains(quality)).unwrap_or(0.0);
-        if best[place].is_none_or(|other| other < quality) {
-            best[place] = Some(quality);
+        if best[index].is_none_or(|other| other < quality) {
+            best[index] = Some(quality);
         }
     }
     let [open, older, any] = best;
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(status(&format!("GET /metrics HTTP/1.1\r\n{local}")), 200);
         assert_eq!(status(&format!("GET /metrics?x=1 HTTP/1.0\r\n{local}")), 200);
         let head = read(format!("HEAD /metrics HTTP/1.1\r\n{local}").as_bytes());
-        assert_eq!(head, Ok(Some(Request { head_only: true, format: Format::OpenMetrics })));
+        assert_eq!(head, Ok(Some(MetricsRequest { head_only: true, format: Format::OpenMetrics })));
         for path in ["/", "/metrics/", "/metric", "http://localhost/metrics", "*", "/%6detrics"] {
             assert_eq!(status(&format!("GET {path} HTTP/1.1\r\n{local}")), 404, "{path}");
         }

@@ -3,14 +3,14 @@
 use pumice_device::inspect::{Collected, CqView, QpView, SrqView};
 
 use super::super::counters;
-use super::family::{Family, Kind, Value};
+use super::family::{Family, MetricKind, Value};
 
-use Kind::{Counter, Gauge};
+use MetricKind::{Counter, Gauge};
 
 /// A number of a process; none if the process has none.
 pub(crate) type OfProcess = (&'static str, &'static str, fn(&Collected) -> Option<Value>);
 /// A number of a queue pair.
-pub(crate) type OfQp = (&'static str, Kind, &'static str, fn(&QpView) -> Option<Value>);
+pub(crate) type OfQp = (&'static str, MetricKind, &'static str, fn(&QpView) -> Option<Value>);
 
 pub(crate) const PROCESSES: &str = "pumice_processes";
 pub(crate) const ANSWERS: &str = "pumice_process_answers";
@@ -132,7 +132,7 @@ pub(crate) fn rule_applied() -> Family {
 }
 
 pub(crate) fn qp_info() -> Family {
-    Family::new(QP, Kind::Info, "service, state and peer of a queue pair")
+    Family::new(QP, MetricKind::Info, "service, state and peer of a queue pair")
 }
 
 pub(crate) fn qps_left_out() -> Family {

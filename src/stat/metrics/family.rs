@@ -2,7 +2,7 @@
 
 /// What the numbers of a family are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     /// It only grows, or begins again at 0.
     Counter,
     /// It goes up and down.
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
 pub(crate) struct Family {
     /// Without the end that its kind gives to the names of samples.
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MetricKind,
     pub(crate) help: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Family {
 const UNITS: [&str; 4] = ["bytes", "packets", "seconds", "ratio"];
 
 impl Family {
-    pub(crate) fn new(name: impl Into<String>, kind: Kind, help: &'static str) -> Family {
+    pub(crate) fn new(name: impl Into<String>, kind: MetricKind, help: &'static str) -> Family {
         Family { name: name.into(), kind, help }
     }
 
@@ -37,9 +37,9 @@ impl Family {
     /// The name of its samples.
     pub(crate) fn sample_name(&self) -> String {
         let end = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Gauge => "",
-            Kind::Info => "_info",
+            MetricKind::Counter => "_total",
+            MetricKind::Gauge => "",
+            MetricKind::Info => "_info",
         };
         format!("{}{end}", self.name)
     }

@@ -8,12 +8,12 @@ use pumice_transport::wire::Qpn;
 use super::families as list;
 use super::family::{Family, Group, Sample, Value};
 use super::text::label;
-use crate::observe::{Process, Snapshot, plain};
+use crate::observe::{ProcessView, Snapshot, plain};
 
 /// All metrics. `most_qps` queue pairs of all processes have series of their own.
 pub(crate) fn scrape(found: &Snapshot, most_qps: Option<usize>) -> Vec<Group> {
     // A registry lists a process index once; the labels of two processes are never the same.
-    let processes: Vec<(String, &Process)> =
+    let processes: Vec<(String, &ProcessView)> =
         found.processes.iter().map(|process| (labels(process), process)).collect();
     let mut groups = vec![Group {
         family: list::processes(),
@@ -35,7 +35,7 @@ pub(crate) fn scrape(found: &Snapshot, most_qps: Option<usize>) -> Vec<Group> {
 }
 
 /// The labels of everything that a process has.
-fn labels(process: &Process) -> String {
+fn labels(process: &ProcessView) -> String {
     let objects = process.objects.as_ref();
     let [tag, device] = [objects.map_or("", |all| &all.tag), objects.map_or("", |all| &all.device)];
     [
@@ -49,7 +49,7 @@ fn labels(process: &Process) -> String {
     .join(",")
 }
 
-fn counter(process: &Process, name: &str) -> Option<Value> {
+fn counter(process: &ProcessView, name: &str) -> Option<Value> {
     let counters = process.counters.as_ref()?;
     counters.iter().find(|(other, _)| other == name).map(|(_, value)| Value::Count(*value))
 }
@@ -57,16 +57,16 @@ fn counter(process: &Process, name: &str) -> Option<Value> {
 /// A family with at most one sample of each process.
 fn group(
     family: Family,
-    processes: &[(String, &Process)],
-    value: impl Fn(&Process) -> Option<Value>,
+    processes: &[(String, &ProcessView)],
+    value: impl Fn(&ProcessView) -> Option<Value>,
 ) -> Group {
-    let sample = |(labels, process): &(String, &Process)| {
+    let sample = |(labels, process): &(String, &ProcessView)| {
         Some(Sample { labels: labels.clone(), value: value(process)? })
     };
     Group { family, samples: processes.iter().filter_map(sample).collect() }
 }
 
-fn states(processes: &[(String, &Process)]) -> Group {
+fn states(processes: &[(String, &ProcessView)]) -> Group {
     let mut samples = Vec::new();
     for (labels, process) in processes {
         let Some(objects) = &process.objects else { continue };
@@ -85,7 +85,7 @@ fn states(processes: &[(String, &Process)]) -> Group {
 
 /// What rules of fault plans did. Rules of one name are put together, and those beyond the first hundred are
 /// left out.
-fn rules(processes: &[(String, &Process)]) -> [Group; 2] {
+fn rules(processes: &[(String, &ProcessView)]) -> [Group; 2] {
     let (mut met, mut applied) = (Vec::new(), Vec::new());
     for (labels, process) in processes {
         let mut counts = BTreeMap::<String, (u64, u64)>::new();
@@ -106,7 +106,7 @@ fn rules(processes: &[(String, &Process)]) -> [Group; 2] {
 }
 
 /// The series of the first `most` queue pairs.
-fn queue_pairs(processes: &[(String, &Process)], most: usize) -> Vec<Group> {
+fn queue_pairs(processes: &[(String, &ProcessView)], most: usize) -> Vec<Group> {
     let mut known = HashSet::new();
     let mut found: Vec<(String, &QpView)> = Vec::new();
     let mut left_out = 0_u64;
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::observe::tests::{process, qp};
 
-    fn text(processes: Vec<Process>, most_qps: Option<usize>) -> String {
+    fn text(processes: Vec<ProcessView>, most_qps: Option<usize>) -> String {
         write(&scrape(&Snapshot { processes }, most_qps), Format::OpenMetrics)
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::family::{Group, Kind, Value};
+use super::family::{Group, MetricKind, Value};
 
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,9 +68,9 @@ fn heading(group: &Group, format: Format, text: &mut String) {
     let _ = match format {
         Format::OpenMetrics => {
             let kind = match family.kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Info => "info",
+                MetricKind::Counter => "counter",
+                MetricKind::Gauge => "gauge",
+                MetricKind::Info => "info",
             };
             let name = &family.name;
             let _ = writeln!(text, "# TYPE {name} {kind}");
@@ -80,7 +80,7 @@ fn heading(group: &Group, format: Format, text: &mut String) {
             writeln!(text, "# HELP {name} {}", family.help)
         }
         Format::Older => {
-            let kind = if family.kind == Kind::Counter { "counter" } else { "gauge" };
+            let kind = if family.kind == MetricKind::Counter { "counter" } else { "gauge" };
             let name = family.sample_name();
             let _ = writeln!(text, "# HELP {name} {}", family.help);
             writeln!(text, "# TYPE {name} {kind}")
@@ -97,16 +97,16 @@ mod tests {
         let sample = |labels: String, value| Sample { labels, value };
         vec![
             Group {
-                family: Family::new("pumice_tx_bytes", Kind::Counter, "bytes sent"),
+                family: Family::new("pumice_tx_bytes", MetricKind::Counter, "bytes sent"),
                 samples: vec![sample(label("tag", "a\"b\\c\nd"), Value::Count(7))],
             },
-            Group { family: Family::new("pumice_none", Kind::Gauge, "nothing"), samples: vec![] },
+            Group { family: Family::new("pumice_none", MetricKind::Gauge, "nothing"), samples: vec![] },
             Group {
-                family: Family::new("pumice_round_trip_seconds", Kind::Gauge, "a time"),
+                family: Family::new("pumice_round_trip_seconds", MetricKind::Gauge, "a time"),
                 samples: vec![sample(String::new(), Value::Real(0.000_021))],
             },
             Group {
-                family: Family::new("pumice_qp", Kind::Info, "what it is"),
+                family: Family::new("pumice_qp", MetricKind::Info, "what it is"),
                 samples: vec![sample(label("state", "RTS"), Value::Count(1))],
             },
         ]

@@ -30,7 +30,7 @@ impl<'a> Chrome<'a> {
 
     fn slice(&mut self, track: Track, category: &str, slice: &Slice) -> io::Result<()> {
         let mut event = json!({
-            "ph": "X", "pid": track.process, "tid": track.place, "cat": category, "name": slice.name,
+            "ph": "X", "pid": track.process, "tid": track.index, "cat": category, "name": slice.name,
             "ts": us(slice.start_ns), "dur": us(slice.end_ns.saturating_sub(slice.start_ns)),
         });
         if let (Some(fields), false) = (event.as_object_mut(), slice.about.is_null()) {
@@ -52,7 +52,7 @@ impl Sink for Chrome<'_> {
     }
 
     fn track(&mut self, track: Track, name: &str) -> io::Result<()> {
-        let Track { process: pid, place: tid } = track;
+        let Track { process: pid, index: tid } = track;
         let args = json!({"name": name});
         self.put(&json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args}))?;
         let args = json!({"sort_index": tid});
@@ -68,7 +68,7 @@ impl Sink for Chrome<'_> {
         self.slice(track, "packet", slice)?;
         let Some(ArrowEnd { id, begins }) = arrow else { return Ok(()) };
         let mut event = json!({
-            "ph": if begins { "s" } else { "f" }, "pid": track.process, "tid": track.place, "cat": "packet",
+            "ph": if begins { "s" } else { "f" }, "pid": track.process, "tid": track.index, "cat": "packet",
             "name": "packet", "id": id, "ts": us(slice.start_ns),
         });
         if let (Some(fields), false) = (event.as_object_mut(), begins) {
@@ -79,7 +79,7 @@ impl Sink for Chrome<'_> {
 
     fn mark(&mut self, track: Track, category: &str, name: &str, at_ns: u64) -> io::Result<()> {
         self.put(&json!({
-            "ph": "i", "s": "t", "pid": track.process, "tid": track.place, "cat": category, "name": name,
+            "ph": "i", "s": "t", "pid": track.process, "tid": track.index, "cat": category, "name": name,
             "ts": us(at_ns),
         }))
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pumice_device::trace::{Process, QueuePair};
+use pumice_device::trace::{QueuePair, TimelineProcess};
 
 use super::super::counters::{self, Unit};
 use super::sink::{CounterTrack, Sink};
@@ -17,7 +17,11 @@ pub(super) fn of_queue_pair(out: &mut dyn Sink, qp: &QueuePair, process: u64) ->
 }
 
 /// Completions that wait for the program.
-pub(super) fn of_completion_queues(out: &mut dyn Sink, process: &Process, pid: u64) -> io::Result<()> {
+pub(super) fn of_completion_queues(
+    out: &mut dyn Sink,
+    process: &TimelineProcess,
+    pid: u64,
+) -> io::Result<()> {
     for waiting in counters::of_completion_queues(process) {
         let name = format!("CQ {}: completions that wait", waiting.cq);
         let track = CounterTrack { process: pid, name: &name, unit: Unit::Completions };

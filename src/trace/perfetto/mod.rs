@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 
-use pumice_device::trace::{Packet, Place, Process, QueuePair, Timeline};
+use pumice_device::trace::{Packet, PacketIndex, QueuePair, Timeline, TimelineProcess};
 use pumice_transport::wire::Opcode;
 use serde_json::json;
 
@@ -55,16 +55,16 @@ fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
             ends.insert(key(arrow.to), ArrowEnd { id, begins: false });
         }
     }
-    for (place, process) in timeline.processes.iter().enumerate() {
-        let pid = place as u64 + 1;
+    for (index, process) in timeline.processes.iter().enumerate() {
+        let pid = index as u64 + 1;
         let header = &process.header;
         out.process(pid, &format!("{} {} ({})", header.program, header.process, header.tag))?;
         moments(out, process, pid)?;
-        let mut next = Track { process: pid, place: PROCESS_TRACK + 1 };
+        let mut next = Track { process: pid, index: PROCESS_TRACK + 1 };
         for (queue_pair, qp) in process.queue_pairs.iter().enumerate() {
             next = requests(out, qp, next)?;
-            let place = Place { process: place, queue_pair, packet: 0 };
-            next = packets(out, qp, next, place, &ends)?;
+            let location = PacketIndex { process: index, queue_pair, packet: 0 };
+            next = packets(out, qp, next, location, &ends)?;
             counters::of_queue_pair(out, qp, pid)?;
         }
         counters::of_completion_queues(out, process, pid)?;
@@ -72,8 +72,8 @@ fn write(timeline: &Timeline, out: &mut dyn Sink) -> io::Result<()> {
     out.finish(&timeline.remarks)
 }
 
-const fn key(place: Place) -> (usize, usize, usize) {
-    (place.process, place.queue_pair, place.packet)
+const fn key(location: PacketIndex) -> (usize, usize, usize) {
+    (location.process, location.queue_pair, location.packet)
 }
 
 /// The arrow that begins or ends at a packet.
@@ -86,11 +86,11 @@ fn title(qp: &QueuePair) -> String {
 }
 
 /// What happened to no queue pair.
-fn moments(out: &mut dyn Sink, process: &Process, pid: u64) -> io::Result<()> {
+fn moments(out: &mut dyn Sink, process: &TimelineProcess, pid: u64) -> io::Result<()> {
     if process.moments.is_empty() {
         return Ok(());
     }
-    let track = Track { process: pid, place: PROCESS_TRACK };
+    let track = Track { process: pid, index: PROCESS_TRACK };
     out.track(track, "connections, calls and events")?;
     let mut moments = process.moments.iter();
     moments.try_for_each(|moment| out.mark(track, moment.kind.name(), &moment.text, moment.at_ns))
@@ -126,11 +126,17 @@ fn beside(
 }
 
 fn after(track: Track, count: usize) -> Track {
-    Track { place: track.place + count as u64, ..track }
+    Track { index: track.index + count as u64, ..track }
 }
 
 /// Packets of a queue pair with their arrows, and what happened besides; the next free track.
-fn packets(out: &mut dyn Sink, qp: &QueuePair, first: Track, place: Place, ends: &Ends) -> io::Result<Track> {
+fn packets(
+    out: &mut dyn Sink,
+    qp: &QueuePair,
+    first: Track,
+    location: PacketIndex,
+    ends: &Ends,
+) -> io::Result<Track> {
     for (is_sent, track, name) in
         [(true, first, "packets sent"), (false, after(first, 1), "packets received")]
     {
@@ -140,7 +146,7 @@ fn packets(out: &mut dyn Sink, qp: &QueuePair, first: Track, place: Place, ends:
         while let Some((number, packet)) = of_direction.next() {
             let next_ns = of_direction.peek().map_or(u64::MAX, |(_, next)| next.at_ns);
             let end_ns = next_ns.min(packet.at_ns.saturating_add(PACKET_NS)).max(packet.at_ns);
-            let arrow = ends.get(&key(Place { packet: number, ..place })).copied();
+            let arrow = ends.get(&key(PacketIndex { packet: number, ..location })).copied();
             out.packet(track, &packet_slice(qp, packet, end_ns, arrow.is_some()), arrow)?;
         }
     }

@@ -79,11 +79,11 @@ impl<'a> Pftrace<'a> {
 
 /// The number of a track, which no other has. That of a process is its track 0.
 const fn id(track: Track) -> u64 {
-    track.process << 32 | track.place
+    track.process << 32 | track.index
 }
 
 const fn process_id(process: u64) -> u64 {
-    id(Track { process, place: 0 })
+    id(Track { process, index: 0 })
 }
 
 /// `DebugAnnotation`; none for what is not known.
@@ -122,7 +122,7 @@ impl Sink for Pftrace<'_> {
 
     fn track(&mut self, track: Track, name: &str) -> io::Result<()> {
         let about = Message::default().number(1, id(track)).text(2, name);
-        self.describe(&about.number(5, process_id(track.process)).number(12, track.place))
+        self.describe(&about.number(5, process_id(track.process)).number(12, track.index))
     }
 
     fn span(&mut self, track: Track, category: &str, whole: &Slice, parts: &[Slice]) -> io::Result<()> {
@@ -148,7 +148,7 @@ impl Sink for Pftrace<'_> {
         if values.is_empty() {
             return Ok(());
         }
-        // Tracks have the places below.
+        // Tracks have the indices below.
         self.counters += 1;
         let own = process_id(counter.process) | 1 << 31 | self.counters;
         let about = Message::default().number(1, own).text(2, counter.name);

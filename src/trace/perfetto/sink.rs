@@ -10,8 +10,8 @@ use super::super::slices::Slice;
 pub(super) struct Track {
     /// The process, from 1.
     pub(super) process: u64,
-    /// Its place among the tracks of the process, from 1.
-    pub(super) place: u64,
+    /// Its index among the tracks of the process, from 1.
+    pub(super) index: u64,
 }
 
 /// One end of an arrow.

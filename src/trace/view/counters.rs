@@ -12,7 +12,7 @@ const MAX_VALUES: usize = 1_000_000;
 /// A counter; a value holds until the next one.
 #[derive(Debug, Serialize)]
 pub(super) struct CounterRow {
-    /// Places of the queue pairs that it is about, in ascending order.
+    /// Indices of the queue pairs that it is about, in ascending order.
     queue_pairs: Vec<usize>,
     name: String,
     /// What its values are; empty where the name says it.
@@ -35,16 +35,16 @@ pub(super) fn rows(timeline: &Timeline, numbering: &Numbering) -> (Vec<CounterRo
         }
     };
     for (process, one) in timeline.processes.iter().enumerate() {
-        for (place, qp) in one.queue_pairs.iter().enumerate() {
+        for (index, qp) in one.queue_pairs.iter().enumerate() {
             for counter in counters::of_queue_pair(qp) {
-                let queue_pairs = vec![numbering.place(process, place)];
+                let queue_pairs = vec![numbering.index(process, index)];
                 put(queue_pairs, counter.name.to_owned(), counter.unit, counter.values);
             }
         }
         for waiting in counters::of_completion_queues(one) {
-            let places = waiting.queue_pairs.iter().map(|place| numbering.place(process, *place));
+            let indices = waiting.queue_pairs.iter().map(|index| numbering.index(process, *index));
             let name = format!("CQ {}: completions that wait", waiting.cq);
-            put(places.collect(), name, Unit::Completions, waiting.values);
+            put(indices.collect(), name, Unit::Completions, waiting.values);
         }
     }
     (rows, left_out)

@@ -45,11 +45,11 @@ struct ProcessRow {
 
 #[derive(Debug, Serialize)]
 struct QueuePairRow {
-    /// Place of its process.
+    /// Index of its process.
     process: usize,
     qpn: u32,
     service: String,
-    /// Place of its peer, if that is in these traces.
+    /// Index of its peer, if that is in these traces.
     peer: Option<usize>,
     /// What it was connected to last.
     connected_to: Option<String>,
@@ -58,9 +58,9 @@ struct QueuePairRow {
 #[derive(Debug, Serialize)]
 struct MomentRow {
     at_ns: u64,
-    /// Place of its process.
+    /// Index of its process.
     process: usize,
-    /// Place of its queue pair; none if it is about none.
+    /// Index of its queue pair; none if it is about none.
     queue_pair: Option<usize>,
     kind: &'static str,
     text: String,
@@ -86,9 +86,9 @@ impl Data {
         let reasons = Reasons::of(timeline, STORIES);
         let told = reasons.failed.iter().chain(&reasons.slowest);
         let stories = told.filter_map(|story| {
-            let (process, queue_pair, message) = story.place;
-            let place = requests.of_message(numbering.place(process, queue_pair), message)?;
-            Some((place, story.to_string()))
+            let (process, queue_pair, message) = story.index;
+            let request = requests.of_message(numbering.index(process, queue_pair), message)?;
+            Some((request, story.to_string()))
         });
         let parts = PartKind::ALL.iter().map(|kind| kind.words()).chain(["until a message came"]);
         Data {
@@ -124,7 +124,7 @@ fn queue_pairs(timeline: &Timeline, numbering: &Numbering) -> Vec<QueuePairRow> 
             process,
             qpn: qp.qpn,
             service: qp.service.clone(),
-            peer: peer(timeline, qp).map(|(process, qp)| numbering.place(process, qp)),
+            peer: peer(timeline, qp).map(|(process, qp)| numbering.index(process, qp)),
             connected_to: qp.peer.map(|(address, qpn)| format!("{address} QP {qpn:#x}")),
         }));
     }
@@ -136,8 +136,8 @@ fn moments(timeline: &Timeline, numbering: &Numbering, remarks: &mut Vec<String>
     let mut rows = Vec::new();
     for (process, one) in timeline.processes.iter().enumerate() {
         let of_process = one.moments.iter().map(|moment| (None, moment));
-        let of_queue_pairs = one.queue_pairs.iter().enumerate().flat_map(|(place, qp)| {
-            qp.moments.iter().map(move |moment| (Some(numbering.place(process, place)), moment))
+        let of_queue_pairs = one.queue_pairs.iter().enumerate().flat_map(|(index, qp)| {
+            qp.moments.iter().map(move |moment| (Some(numbering.index(process, index)), moment))
         });
         rows.extend(of_process.chain(of_queue_pairs).map(|(queue_pair, moment)| MomentRow {
             at_ns: moment.at_ns,

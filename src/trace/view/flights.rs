@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use pumice_device::trace::{Message, Packet, Place, QueuePair, Timeline};
+use pumice_device::trace::{Message, Packet, PacketIndex, QueuePair, Timeline};
 use pumice_transport::wire::Opcode;
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub(super) struct Flights {
     after_ns: Vec<u64>,
     /// From then until it arrived.
     took_ns: Vec<i64>,
-    /// Places of the queue pairs.
+    /// Indices of the queue pairs.
     from: Vec<i32>,
     to: Vec<i32>,
     opcode: Vec<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Flights {
     pub(super) left_out: usize,
 }
 
-/// A row before it has its place.
+/// A row before it has its index.
 struct Flight {
     at_ns: u64,
     took_ns: Option<u64>,
@@ -78,7 +78,7 @@ impl Flights {
         flights.sort_by_key(|flight| flight.at_ns);
         let mut columns = Flights { left_out: flights.len().saturating_sub(most), ..Flights::default() };
         let mut before_ns = 0;
-        let number = |place: Option<usize>| place.map_or(-1, |place| place as i32);
+        let number = |index: Option<usize>| index.map_or(-1, |index| index as i32);
         for flight in flights.iter().take(most) {
             let Packet { opcode, psn, length, transmission, .. } = flight.packet;
             columns.after_ns.push(flight.at_ns - before_ns);
@@ -102,17 +102,17 @@ impl Flights {
     }
 }
 
-const fn key(place: Place) -> (usize, usize, usize) {
-    (place.process, place.queue_pair, place.packet)
+const fn key(location: PacketIndex) -> (usize, usize, usize) {
+    (location.process, location.queue_pair, location.packet)
 }
 
 impl<'a> Finder<'a> {
     fn new(timeline: &'a Timeline, numbering: &'a Numbering, requests: &'a Requests) -> Finder<'a> {
         let mut by_address = HashMap::new();
         for (process, one) in timeline.processes.iter().enumerate() {
-            for (place, qp) in one.queue_pairs.iter().enumerate() {
+            for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
                 for address in &one.header.addresses {
-                    by_address.insert((*address, qp.qpn), (process, place));
+                    by_address.insert((*address, qp.qpn), (process, queue_pair));
                 }
             }
         }
@@ -120,7 +120,7 @@ impl<'a> Finder<'a> {
     }
 
     fn all(&self) -> Vec<Flight> {
-        let mut arrivals: HashMap<(usize, usize, usize), Vec<Place>> = HashMap::new();
+        let mut arrivals: HashMap<(usize, usize, usize), Vec<PacketIndex>> = HashMap::new();
         let mut departures = HashMap::new();
         for arrow in &self.timeline.arrows {
             arrivals.entry(key(arrow.from)).or_default().push(arrow.to);
@@ -130,12 +130,12 @@ impl<'a> Finder<'a> {
         for (process, one) in self.timeline.processes.iter().enumerate() {
             for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
                 for (number, packet) in qp.packets.iter().enumerate() {
-                    let place = Place { process, queue_pair, packet: number };
+                    let location = PacketIndex { process, queue_pair, packet: number };
                     if packet.is_sent {
-                        let ends = arrivals.get(&key(place)).map_or(&[][..], Vec::as_slice);
-                        self.departure(place, qp, packet, ends, &mut flights);
-                    } else if !departures.contains_key(&key(place)) {
-                        flights.push(self.arrival(place, qp, packet));
+                        let ends = arrivals.get(&key(location)).map_or(&[][..], Vec::as_slice);
+                        self.departure(location, qp, packet, ends, &mut flights);
+                    } else if !departures.contains_key(&key(location)) {
+                        flights.push(self.arrival(location, qp, packet));
                     }
                 }
             }
@@ -143,22 +143,29 @@ impl<'a> Finder<'a> {
         flights
     }
 
-    fn packet(&self, place: Place) -> Option<&'a Packet> {
+    fn packet(&self, location: PacketIndex) -> Option<&'a Packet> {
         self.timeline
             .processes
-            .get(place.process)?
+            .get(location.process)?
             .queue_pairs
-            .get(place.queue_pair)?
+            .get(location.queue_pair)?
             .packets
-            .get(place.packet)
+            .get(location.packet)
     }
 
-    fn place(&self, place: Place) -> usize {
-        self.numbering.place(place.process, place.queue_pair)
+    fn index(&self, location: PacketIndex) -> usize {
+        self.numbering.index(location.process, location.queue_pair)
     }
 
     /// A packet that was sent, once for each time that it arrived.
-    fn departure(&self, at: Place, qp: &QueuePair, packet: &Packet, ends: &[Place], out: &mut Vec<Flight>) {
+    fn departure(
+        &self,
+        at: PacketIndex,
+        qp: &QueuePair,
+        packet: &Packet,
+        ends: &[PacketIndex],
+        out: &mut Vec<Flight>,
+    ) {
         let answers = packet.side != 0;
         let flags = (u8::from(packet.is_lost) * LOST) | (u8::from(answers) * ANSWER);
         let request = if answers {
@@ -169,7 +176,7 @@ impl<'a> Finder<'a> {
         let flight = |to, took_ns, flags| Flight {
             at_ns: packet.at_ns,
             took_ns,
-            from: Some(self.place(at)),
+            from: Some(self.index(at)),
             to,
             packet: *packet,
             request,
@@ -180,7 +187,7 @@ impl<'a> Finder<'a> {
             let doubled = u8::from(number > 0) * DOUBLED;
             let dropped = u8::from(arrived.is_dropped) * DROPPED;
             let took_ns = arrived.at_ns.saturating_sub(packet.at_ns);
-            out.push(flight(Some(self.place(*end)), Some(took_ns), flags | doubled | dropped));
+            out.push(flight(Some(self.index(*end)), Some(took_ns), flags | doubled | dropped));
         }
         if ends.is_empty() {
             let to = qp.ways.get(packet.way.map_or(usize::MAX, |way| way as usize));
@@ -194,7 +201,7 @@ impl<'a> Finder<'a> {
             });
             let missing = u8::from(missing.is_some()) * NOT_ARRIVED;
             out.push(flight(
-                to.map(|(process, qp)| self.numbering.place(process, qp)),
+                to.map(|(process, qp)| self.numbering.index(process, qp)),
                 None,
                 flags | missing,
             ));
@@ -202,14 +209,14 @@ impl<'a> Finder<'a> {
     }
 
     /// A packet that arrived, and whose departure is in no trace.
-    fn arrival(&self, at: Place, qp: &QueuePair, packet: &Packet) -> Flight {
+    fn arrival(&self, at: PacketIndex, qp: &QueuePair, packet: &Packet) -> Flight {
         let info = Opcode::from_byte(packet.opcode).info();
         let answers = info.is_some_and(|info| !info.is_request);
         Flight {
             at_ns: packet.at_ns,
             took_ns: Some(0),
-            from: self.peer_of(qp).map(|(process, qp)| self.numbering.place(process, qp)),
-            to: Some(self.place(at)),
+            from: self.peer_of(qp).map(|(process, qp)| self.numbering.index(process, qp)),
+            to: Some(self.index(at)),
             packet: *packet,
             request: if answers { self.answered((at.process, at.queue_pair), packet) } else { None },
             flags: (u8::from(packet.is_dropped) * DROPPED) | (u8::from(answers) * ANSWER),
@@ -227,7 +234,7 @@ impl<'a> Finder<'a> {
         let of_connection = |message: &Message| (message.connection, message.number);
         let wanted = (last.connection, packet.message);
         let found = qp.messages.binary_search_by_key(&wanted, of_connection).ok()?;
-        self.requests.of_message(self.numbering.place(owner.0, owner.1), found)
+        self.requests.of_message(self.numbering.index(owner.0, owner.1), found)
     }
 
     /// The request of this queue pair that a packet answers: the latest one that has its PSN.
@@ -238,6 +245,6 @@ impl<'a> Finder<'a> {
             |message: &Message| packet.psn.wrapping_sub(message.psn) & 0x00ff_ffff < message.packets.max(1);
         let looked_at = before.saturating_sub(MAX_LOOKED_AT)..before;
         let found = qp.messages.get(looked_at.clone())?.iter().rposition(has_it)?;
-        self.requests.of_message(self.numbering.place(process, queue_pair), looked_at.start + found)
+        self.requests.of_message(self.numbering.index(process, queue_pair), looked_at.start + found)
     }
 }

@@ -35,7 +35,7 @@ const SCRIPT: [&str; 11] = [
     include_str!("page/main.js"),
 ];
 /// What stands in the page for its parts.
-const PLACES: [&str; 4] = ["{{policy}}", "{{style}}", "{{data}}", "{{script}}"];
+const SLOTS: [&str; 4] = ["{{policy}}", "{{style}}", "{{data}}", "{{script}}"];
 
 /// Writes the page.
 ///
@@ -49,10 +49,10 @@ pub(super) fn write(timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> 
          form-action 'none'"
     );
     let mut rest = PAGE;
-    for place in PLACES {
-        let (before, after) = rest.split_once(place).unwrap_or((rest, ""));
+    for slot in SLOTS {
+        let (before, after) = rest.split_once(slot).unwrap_or((rest, ""));
         out.write_all(before.as_bytes())?;
-        match place {
+        match slot {
             "{{policy}}" => out.write_all(policy.as_bytes())?,
             "{{style}}" => out.write_all(STYLE.as_bytes())?,
             "{{script}}" => out.write_all(script.as_bytes())?,
@@ -87,11 +87,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_each_place_once_and_in_order() {
+    fn the_page_has_each_slot_once_and_in_order() {
         let mut rest = PAGE;
-        for place in PLACES {
-            let (before, after) = rest.split_once(place).expect("it is there");
-            assert!(!before.contains("{{") && !after.contains(place), "{place}");
+        for slot in SLOTS {
+            let (before, after) = rest.split_once(slot).expect("it is there");
+            assert!(!before.contains("{{") && !after.contains(slot), "{slot}");
             rest = after;
         }
         assert!(!rest.contains("{{"));

@@ -1,11 +1,11 @@
-//! Places of queue pairs in the page, and who is whose peer.
+//! Indices of queue pairs in the page, and who is whose peer.
 
 use pumice_device::trace::{QueuePair, Timeline};
 
-/// Queue pairs of all processes, one after the other: their places in the page.
+/// Queue pairs of all processes, one after the other: their indices in the page.
 #[derive(Debug)]
 pub(super) struct Numbering {
-    /// Place of each process's first queue pair.
+    /// Index of each process's first queue pair.
     firsts: Vec<usize>,
 }
 
@@ -19,8 +19,8 @@ impl Numbering {
         Numbering { firsts: firsts.collect() }
     }
 
-    /// The place of a queue pair of a process.
-    pub(super) fn place(&self, process: usize, queue_pair: usize) -> usize {
+    /// The index of a queue pair of a process.
+    pub(super) fn index(&self, process: usize, queue_pair: usize) -> usize {
         self.firsts.get(process).map_or(queue_pair, |first| first + queue_pair)
     }
 }
@@ -29,7 +29,7 @@ impl Numbering {
 pub(super) fn peer(timeline: &Timeline, qp: &QueuePair) -> Option<(usize, usize)> {
     let (address, qpn) = qp.peer?;
     timeline.processes.iter().enumerate().find_map(|(process, one)| {
-        let place = one.queue_pairs.iter().position(|other| other.qpn == qpn)?;
-        one.header.addresses.contains(&address).then_some((process, place))
+        let queue_pair = one.queue_pairs.iter().position(|other| other.qpn == qpn)?;
+        one.header.addresses.contains(&address).then_some((process, queue_pair))
     })
 }

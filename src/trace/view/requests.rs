@@ -1,6 +1,6 @@
 //! Work requests as columns, in the order in which they were posted.
 
-use pumice_device::trace::{Message, Part, PartKind, Process, QueuePair, Receive, Timeline};
+use pumice_device::trace::{Message, Part, PartKind, QueuePair, Receive, Timeline, TimelineProcess};
 use pumice_transport::types::{SendOpcode, WcStatus};
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub(super) struct Requests {
     number: Vec<u64>,
     /// As text, because a number of JavaScript has 53 bits.
     wr_id: Vec<String>,
-    /// Places in `operations` and `statuses`; -1: it has not ended.
+    /// Indices in `operations` and `statuses`; -1: it has not ended.
     operation: Vec<usize>,
     status: Vec<i32>,
     bytes: Vec<u32>,
@@ -40,14 +40,14 @@ pub(super) struct Requests {
     parts: Vec<Vec<u64>>,
     operations: Vec<String>,
     statuses: Vec<String>,
-    /// The row of each message, by queue pair and place there.
+    /// The row of each message, by queue pair and index there.
     #[serde(skip)]
     rows: Vec<Vec<usize>>,
 }
 
 /// A request before it has its row.
 enum Source<'a> {
-    Send(&'a Process, &'a Message, usize),
+    Send(&'a TimelineProcess, &'a Message, usize),
     Receive(&'a Receive, usize),
 }
 
@@ -56,8 +56,8 @@ impl Requests {
         let mut sources = Vec::new();
         let mut requests = Requests::default();
         for (process, one) in timeline.processes.iter().enumerate() {
-            for (place, qp) in one.queue_pairs.iter().enumerate() {
-                let queue_pair = numbering.place(process, place);
+            for (index, qp) in one.queue_pairs.iter().enumerate() {
+                let queue_pair = numbering.index(process, index);
                 let QueuePair { messages, receives, .. } = qp;
                 requests.rows.push(vec![0; messages.len()]);
                 let sends = messages.iter().enumerate().map(|(number, message)| {
@@ -77,8 +77,8 @@ impl Requests {
             requests.posted_ns.push(posted_ns);
             match source {
                 Source::Send(process, message, number) => {
-                    if let Some(place) = requests.rows.get_mut(queue_pair).and_then(|of| of.get_mut(number)) {
-                        *place = row;
+                    if let Some(entry) = requests.rows.get_mut(queue_pair).and_then(|of| of.get_mut(number)) {
+                        *entry = row;
                     }
                     requests.push_send(process, message);
                 }
@@ -88,12 +88,12 @@ impl Requests {
         requests
     }
 
-    /// The row of a message, by the places of its queue pair and of itself there.
+    /// The row of a message, by the indices of its queue pair and of itself there.
     pub(super) fn of_message(&self, queue_pair: usize, message: usize) -> Option<usize> {
         self.rows.get(queue_pair)?.get(message).copied()
     }
 
-    fn push_send(&mut self, process: &Process, message: &Message) {
+    fn push_send(&mut self, process: &TimelineProcess, message: &Message) {
         let after =
             |at_ns: Option<u64>| at_ns.map_or(-1, |at_ns| at_ns.saturating_sub(message.posted_ns) as i64);
         let operation = SendOpcode::from_number(u32::from(message.opcode));
@@ -105,9 +105,9 @@ impl Requests {
         self.is_receive.push(0);
         self.number.push(message.number);
         self.wr_id.push(format!("{:#x}", message.wr_id));
-        self.operation.push(place_in(&mut self.operations, operation));
+        self.operation.push(index_in(&mut self.operations, operation));
         let status = message.end.map(|end| status_name(end.status));
-        self.status.push(status.map_or(-1, |name| place_in(&mut self.statuses, name) as i32));
+        self.status.push(status.map_or(-1, |name| index_in(&mut self.statuses, name) as i32));
         self.bytes.push(message.bytes);
         self.duration_ns.push(duration_ns);
         self.first_packet_ns.push(after(message.first_packet_ns));
@@ -133,8 +133,8 @@ impl Requests {
         self.is_receive.push(1);
         self.number.push(number as u64);
         self.wr_id.push(format!("{:#x}", receive.wr_id));
-        self.operation.push(place_in(&mut self.operations, "RECV".to_owned()));
-        self.status.push(place_in(&mut self.statuses, status_name(receive.end.status)) as i32);
+        self.operation.push(index_in(&mut self.operations, "RECV".to_owned()));
+        self.status.push(index_in(&mut self.statuses, status_name(receive.end.status)) as i32);
         self.bytes.push(receive.bytes);
         self.duration_ns.push(duration_ns);
         self.first_packet_ns.push(-1);
@@ -156,8 +156,8 @@ fn status_name(status: u8) -> String {
     known.map_or_else(|| format!("status {status}"), |known| known.name().to_owned())
 }
 
-/// The place of a name in a list of few, to which it is added if it is not there.
-fn place_in(names: &mut Vec<String>, name: String) -> usize {
+/// The index of a name in a list of few, to which it is added if it is not there.
+fn index_in(names: &mut Vec<String>, name: String) -> usize {
     names.iter().position(|known| *known == name).unwrap_or_else(|| {
         names.push(name);
         names.len() - 1

@@ -62,8 +62,8 @@ fn digest(bytes: &[u8]) -> [u8; 32] {
         }
     }
     let mut digest = [0; 32];
-    for (place, word) in digest.chunks_exact_mut(4).zip(state) {
-        place.copy_from_slice(&word.to_be_bytes());
+    for (bytes, word) in digest.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_be_bytes());
     }
     digest
 }

@@ -110,7 +110,7 @@ impl SaidMad {
 
     pub(super) fn mad(&self) -> [u8; MAD_BYTES] {
         let mut mad = [0; MAD_BYTES];
-        mad.iter_mut().zip(&self.0).for_each(|(place, byte)| *place = *byte);
+        mad.iter_mut().zip(&self.0).for_each(|(out, byte)| *out = *byte);
         mad
     }
 }

@@ -9,7 +9,7 @@ impl Cm {
     /// Begins to listen.
     ///
     /// # Errors
-    /// [`CmError::ServiceInUse`] if the same services are listened for at the same place,
+    /// [`CmError::ServiceInUse`] if the same services are listened for at the same addresses,
     /// [`CmError::TooManyListeners`].
     pub fn listen(&mut self, params: &ListenParams) -> Result<ListenerId, CmError> {
         if self.listeners.is_taken(params) {

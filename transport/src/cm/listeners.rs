@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::Place;
+use super::ListenScope;
 use crate::mad::{ServiceId, TransportType};
 use crate::types::Gid;
 
@@ -39,7 +39,7 @@ pub struct ListenParams {
     /// Bits of the service id that count.
     pub mask: u64,
     /// At which addresses.
-    pub place: Place,
+    pub scope: ListenScope,
     /// For what.
     pub served: Served,
     /// Requests that may wait: neither taken (see [`Cm::take_request`](super::Cm::take_request)) nor
@@ -55,7 +55,7 @@ impl ListenParams {
         ListenParams {
             service_id,
             mask: u64::MAX,
-            place: Place::Everywhere,
+            scope: ListenScope::Everywhere,
             served: Served::Anything,
             backlog,
             overflow: BacklogOverflow::Reject,
@@ -66,8 +66,8 @@ impl ListenParams {
         self.mask == u64::MAX
     }
 
-    const fn key(&self) -> (ServiceId, Place) {
-        (self.service_id, self.place)
+    const fn key(&self) -> (ServiceId, ListenScope) {
+        (self.service_id, self.scope)
     }
 
     const fn serves(&self, service_id: ServiceId) -> bool {
@@ -87,8 +87,8 @@ pub(super) struct Listeners {
     limit: usize,
     next: u32,
     listeners: BTreeMap<ListenerId, Listener>,
-    /// Those for one service, by service and place: there may be thousands.
-    single: BTreeMap<(ServiceId, Place), ListenerId>,
+    /// Those for one service, by service and scope: there may be thousands.
+    single: BTreeMap<(ServiceId, ListenScope), ListenerId>,
     /// Those for several services, of which there are few.
     several: BTreeSet<ListenerId>,
 }
@@ -115,19 +115,19 @@ impl Listeners {
     /// Who serves this service at this address.
     pub(super) fn find(&self, service_id: ServiceId, local: Gid) -> Option<ListenerId> {
         let serves =
-            |listener: &Listener| listener.params.serves(service_id) && listener.params.place.serves(local);
-        let places = [Place::At(local), Place::family_of(local), Place::Everywhere];
-        let single = places.map(|place| self.single.get(&(service_id, place)));
+            |listener: &Listener| listener.params.serves(service_id) && listener.params.scope.serves(local);
+        let scopes = [ListenScope::At(local), ListenScope::family_of(local), ListenScope::Everywhere];
+        let single = scopes.map(|scope| self.single.get(&(service_id, scope)));
         let candidates = single.into_iter().flatten().chain(&self.several);
         let found = candidates.filter_map(|id| Some((id, self.listeners.get(id)?)));
         let found = found.filter(|(_, listener)| serves(listener));
-        found.max_by_key(|(id, listener)| (listener.params.place, u32::MAX - id.0)).map(|(id, _)| *id)
+        found.max_by_key(|(id, listener)| (listener.params.scope, u32::MAX - id.0)).map(|(id, _)| *id)
     }
 
-    /// Whether the same services are listened for at the same place.
+    /// Whether the same services are listened for at the same addresses.
     pub(super) fn is_taken(&self, params: &ListenParams) -> bool {
         let same = |other: &ListenParams| {
-            other.place == params.place
+            other.scope == params.scope
                 && (other.service_id.0 ^ params.service_id.0) & other.mask & params.mask == 0
         };
         if params.is_single() {

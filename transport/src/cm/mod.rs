@@ -29,12 +29,12 @@ mod error;
 mod event;
 mod ids;
 mod listen;
+mod listen_scope;
 mod listeners;
 mod machine;
 mod pace;
 mod params;
 mod passive;
-mod place;
 mod receive;
 mod reject;
 mod sending;
@@ -47,10 +47,10 @@ pub use connection::State;
 pub use error::{CmError, Ignored};
 pub use event::{Event, MadOut, UnansweredMessage};
 pub use ids::IdSource;
+pub use listen_scope::ListenScope;
 pub use listeners::{BacklogOverflow, ListenParams, ListenerId, Served};
 pub use machine::{Cm, CmConfig};
 pub use params::{
     AcceptParams, CmPath, ConnectParams, MadRoute, QpParameters, RejectParams, ResolveParams, SidrReply,
 };
-pub use place::Place;
 pub use time::{ack_timeout, time_code_ns};

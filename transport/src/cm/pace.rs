@@ -23,7 +23,7 @@ pub(super) enum Pace {
     Free,
     /// It counts as under way until this time.
     UnderWay(u64),
-    /// It has this place in the queue.
+    /// It has this number in the queue.
     Waiting(u64),
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Pacer {
     /// Those of them for which something waits.
     crowded: BTreeSet<[u8; 16]>,
     /// A number for the next that waits: first come, first sent.
-    next_place: u64,
+    next_number: u64,
 }
 
 impl Default for Pacer {
     fn default() -> Pacer {
-        Pacer { window: WINDOW, peers: BTreeMap::new(), crowded: BTreeSet::new(), next_place: 0 }
+        Pacer { window: WINDOW, peers: BTreeMap::new(), crowded: BTreeSet::new(), next_number: 0 }
     }
 }
 
@@ -58,11 +58,11 @@ impl Pacer {
         if entry.under_way.len() < self.window && entry.waiting.is_empty() {
             return entry.send(id, now_ns);
         }
-        let place = self.next_place;
-        self.next_place = self.next_place.wrapping_add(1);
-        entry.waiting.insert(place, id);
+        let number = self.next_number;
+        self.next_number = self.next_number.wrapping_add(1);
+        entry.waiting.insert(number, id);
         self.crowded.insert(peer.0);
-        Pace::Waiting(place)
+        Pace::Waiting(number)
     }
 
     /// An answer came, or none is wanted any more.
@@ -71,7 +71,7 @@ impl Pacer {
         match pace {
             Pace::Free => return,
             Pace::UnderWay(until_ns) => drop(entry.under_way.remove(&(until_ns, id))),
-            Pace::Waiting(place) => drop(entry.waiting.remove(&place)),
+            Pace::Waiting(number) => drop(entry.waiting.remove(&number)),
         }
         self.tidy(&peer.0);
     }

@@ -1,4 +1,4 @@
-//! Bit fields of a CM message, at the places where the specification's tables have them.
+//! Bit fields of a CM message, at the offsets where the specification's tables have them.
 
 use super::private_data::PrivateData;
 
@@ -94,8 +94,8 @@ impl<const N: usize> Bytes<N> {
     }
 
     pub(super) fn write(self, body: &mut CmBody, bytes: &[u8; N]) {
-        if let Some(place) = body.get_mut(self.0..).and_then(|rest| rest.first_chunk_mut()) {
-            *place = *bytes;
+        if let Some(field) = body.get_mut(self.0..).and_then(|rest| rest.first_chunk_mut()) {
+            *field = *bytes;
         }
     }
 

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_addresses_fill_their_places() {
+    fn ipv6_addresses_fill_their_fields() {
         let header = IpHeader {
             source_port: 1,
             source: "fe80::1".parse().unwrap(),

@@ -177,8 +177,8 @@ impl Apr {
 fn mad(attribute: u16, transaction: u64, body: &CmBody) -> [u8; MAD_BYTES] {
     let mut mad = [0; MAD_BYTES];
     MadHeader::communication(attribute, transaction, 0).emit(&mut mad);
-    let (_, place) = mad.split_at_mut(MadHeader::LEN);
-    place.copy_from_slice(body);
+    let (_, room) = mad.split_at_mut(MadHeader::LEN);
+    room.copy_from_slice(body);
     mad
 }
 

@@ -78,8 +78,8 @@ impl CmMessage {
         };
         let mut mad = [0; MAD_BYTES];
         MadHeader::communication(attribute, transaction, modifier).emit(&mut mad);
-        let (_, place) = mad.split_at_mut(MadHeader::LEN);
-        place.copy_from_slice(&body);
+        let (_, room) = mad.split_at_mut(MadHeader::LEN);
+        room.copy_from_slice(&body);
         mad
     }
 

@@ -149,8 +149,8 @@ const RNR_RETRY_COUNT: Field = Field::bits(50, 5, 3);
 const MAX_CM_RETRIES: Field = Field::bits(51, 0, 4);
 const SRQ: Field = Field::bits(51, 4, 1);
 const EXTENDED_TRANSPORT_TYPE: Field = Field::bits(51, 5, 3);
-const PRIMARY: PathPlaces = PathPlaces::at(52);
-const ALTERNATE: PathPlaces = PathPlaces::at(96);
+const PRIMARY: PathLayout = PathLayout::at(52);
+const ALTERNATE: PathLayout = PathLayout::at(96);
 const PRIVATE_DATA: Bytes<{ Req::PRIVATE_DATA_BYTES }> = Bytes::at(140);
 
 impl Req {
@@ -225,7 +225,7 @@ impl Req {
 
 /// Where the fields of a path are.
 #[derive(Debug, Clone, Copy)]
-struct PathPlaces {
+struct PathLayout {
     local_lid: Field,
     remote_lid: Field,
     local_gid: Bytes<16>,
@@ -239,9 +239,9 @@ struct PathPlaces {
     local_ack_timeout: Field,
 }
 
-impl PathPlaces {
-    const fn at(offset: usize) -> PathPlaces {
-        PathPlaces {
+impl PathLayout {
+    const fn at(offset: usize) -> PathLayout {
+        PathLayout {
             local_lid: Field::bytes(offset, 2),
             remote_lid: Field::bytes(offset + 2, 2),
             local_gid: Bytes::at(offset + 4),

@@ -11,8 +11,8 @@ use crate::path::Path;
 use crate::types::{Cause, Detail, Fate, RemoteRange};
 use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Packets, Position, Psn, Syndrome};
 
-/// Places in the response queue beyond those for READs and atomics: acknowledgements between them.
-const ACKNOWLEDGE_PLACES: usize = 8;
+/// Slots of the response queue beyond those for READs and atomics: acknowledgements between them.
+const ACKNOWLEDGE_SLOTS: usize = 8;
 
 /// A READ, atomic, FLUSH or ATOMIC WRITE that was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,9 +189,9 @@ impl Responses {
             && self.queue.iter().filter(|response| response.is_first_answer()).count() >= granted
     }
 
-    /// No place for another answer: repeated ones must leave first.
+    /// No slot for another answer: repeated ones must leave first.
     pub(crate) fn is_full(&self, max_dest_rd_atomic: u8) -> bool {
-        self.queue.len() >= usize::from(max_dest_rd_atomic) + ACKNOWLEDGE_PLACES
+        self.queue.len() >= usize::from(max_dest_rd_atomic) + ACKNOWLEDGE_SLOTS
     }
 
     /// Queues an ACK or NAK. It takes the place of an ACK, or of a NAK of the same packet, that has
@@ -230,8 +230,8 @@ impl Responses {
             Some(back @ Response::Acknowledge { .. }) if !is_ack && back.last_psn() == psn => *back = new,
             _ => {
                 // ACK and NAK alternate only while the expected PSN moves, which READs and atomics
-                // cannot do beyond their places; this is the last resort.
-                if self.queue.len() >= 2 * ACKNOWLEDGE_PLACES + usize::from(u8::MAX) {
+                // cannot do beyond their slots; this is the last resort.
+                if self.queue.len() >= 2 * ACKNOWLEDGE_SLOTS + usize::from(u8::MAX) {
                     self.queue.pop_front();
                 }
                 self.queue.push_back(new);
@@ -276,8 +276,8 @@ impl Responses {
                 || queued.last_psn().is_before(first)
                 || queued.first_psn().is_after(last)
         });
-        let place = self.queue.iter().position(|queued| !queued.last_psn().is_before(first));
-        self.queue.insert(place.unwrap_or(self.queue.len()), new);
+        let index = self.queue.iter().position(|queued| !queued.last_psn().is_before(first));
+        self.queue.insert(index.unwrap_or(self.queue.len()), new);
     }
 
     /// Remembers an executed operation; the oldest is forgotten beyond the granted number.

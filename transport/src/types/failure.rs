@@ -76,7 +76,7 @@ pub struct MemoryFault {
 
 impl MemoryFault {
     /// A fault of which nothing but the error is known.
-    pub const fn unknown_place(error: MemoryError, stores: bool) -> MemoryFault {
+    pub const fn of_error(error: MemoryError, stores: bool) -> MemoryFault {
         MemoryFault { error, element: None, region: None, stores }
     }
 }

@@ -182,7 +182,7 @@ impl QpType {
 
     /// The service of its packets.
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "a place for each number, as the type of the array says")]
+    #[expect(clippy::indexing_slicing, reason = "an entry for each number, as the type of the array says")]
     pub const fn service(self) -> Service {
         const BY_NUMBER: [Service; QpType::XrcTarget as usize + 1] = {
             let (mut services, mut index) = ([Service::Reserved; QpType::XrcTarget as usize + 1], 0);

@@ -185,7 +185,7 @@ impl fmt::Display for EncapsulationError {
 
 impl core::error::Error for EncapsulationError {}
 
-/// Fields that the two IP versions keep in different places.
+/// Fields that the two IP versions keep at different offsets.
 struct IpFields {
     header_bytes: usize,
     protocol: IpNumber,

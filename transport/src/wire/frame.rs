@@ -83,7 +83,7 @@ impl FrameFields {
 fn joined<const BYTES: usize, const PARTS: usize>(parts: [&[u8]; PARTS]) -> [u8; BYTES] {
     let mut all = [0; BYTES];
     let bytes = parts.into_iter().flatten();
-    all.iter_mut().zip(bytes).for_each(|(place, byte)| *place = *byte);
+    all.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
     all
 }
 
@@ -140,9 +140,9 @@ mod tests {
             assert_eq!(found.is_some_and(|found| found.ipv4.is_some()), length >= 38, "{length}");
             assert_eq!(found.is_some_and(|found| found.udp.is_some()), length >= 42, "{length}");
         }
-        for place in 0..whole.len() {
+        for index in 0..whole.len() {
             let mut wrong = whole.clone();
-            wrong[place] ^= 0xff;
+            wrong[index] ^= 0xff;
             assert!(FrameFields::of(&wrong).is_some());
         }
     }

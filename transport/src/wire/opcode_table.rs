@@ -177,9 +177,9 @@ const fn by_byte(rows: &[&[OpcodeInfo]]) -> [Option<OpcodeInfo>; 256] {
         let mut column_index = 0;
         while column_index < row.len() {
             let info = row[column_index];
-            let place = &mut table[info.opcode.byte() as usize];
-            assert!(place.is_none(), "two rows claim one opcode");
-            *place = Some(info);
+            let entry = &mut table[info.opcode.byte() as usize];
+            assert!(entry.is_none(), "two rows claim one opcode");
+            *entry = Some(info);
             column_index += 1;
         }
         row_index += 1;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use pumice_transport::cm::{
     AcceptParams, BacklogOverflow, Cm, CmConfig, CmError, CmPath, ConnectParams, Event, IdSource,
-    ListenParams, MadRoute, Place,
+    ListenParams, ListenScope, MadRoute,
 };
 use pumice_transport::mad::{CmMessage, CommId, PortSpace, PrivateData, Req, ServiceId, SidrReq};
 use pumice_transport::types::Mtu;
@@ -33,10 +33,10 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
         // SAFETY: the caller's promise.
-        unsafe { System.dealloc(place, layout) }
+        unsafe { System.dealloc(pointer, layout) }
     }
 }
 
@@ -160,7 +160,7 @@ fn sixty_thousand_listeners_are_told_apart() {
         (0..60_000).map(|port| bench.cm.listen(&ListenParams::new(service(port), 1)).unwrap()).collect();
     let all = ListenParams {
         mask: ServiceId::PORT_SPACE_MASK,
-        place: Place::At(gid(PEER)),
+        scope: ListenScope::At(gid(PEER)),
         ..ListenParams::new(service(0), 8)
     };
     let all = bench.cm.listen(&all).unwrap();

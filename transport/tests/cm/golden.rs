@@ -1,5 +1,5 @@
 //! The messages of rdma_cm programs over rdma_rxe (Linux 6.1 and 6.12): written from values, read and
-//! written again, and a [`Cm`] in the place of either side, all byte for byte.
+//! written again, and a [`Cm`] in the role of either side, all byte for byte.
 
 use std::net::IpAddr;
 
@@ -271,7 +271,7 @@ fn request(captured: &Captured) -> (Req, Cm, CommId) {
 }
 
 #[test]
-fn in_the_place_of_the_client() {
+fn in_the_role_of_the_client() {
     for kernel in KERNELS {
         let [req, rep, rtu, dreq, drep] = &mads(kernel, "cm-rping")[..] else { panic!("five MADs") };
         let (_, mut cm, id) = request(req);
@@ -311,7 +311,7 @@ fn in_the_place_of_the_client() {
 }
 
 #[test]
-fn in_the_place_of_the_server() {
+fn in_the_role_of_the_server() {
     for kernel in KERNELS {
         for capture in ["cm-rping", "cm-ucmatose"] {
             let [req, rep, rtu, dreq, drep] = &mads(kernel, capture)[..] else { panic!("five MADs") };
@@ -355,7 +355,7 @@ fn in_the_place_of_the_server() {
 }
 
 #[test]
-fn datagrams_in_the_place_of_both_sides() {
+fn datagrams_in_the_role_of_both_sides() {
     for kernel in KERNELS {
         for capture in ["cm-udaddy", "cm-sidr-reject"] {
             let [req, rep] = &mads(kernel, capture)[..] else { panic!("two MADs") };

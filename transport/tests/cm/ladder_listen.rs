@@ -1,8 +1,8 @@
 //! Listeners: who gets a request, and how many may wait.
 
 use pumice_transport::cm::{
-    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenerId, MadRoute,
-    Place, State,
+    AcceptParams, BacklogOverflow, CmConfig, CmError, Event, Ignored, ListenParams, ListenScope, ListenerId,
+    MadRoute, State,
 };
 use pumice_transport::mad::{CmMessage, CommId, PathFields, PortSpace, RejectReason, Req, ServiceId};
 use pumice_transport::wire::{Psn, Qpn};
@@ -23,15 +23,15 @@ fn asked_whom(bench: &mut Bench) -> ListenerId {
 fn an_address_goes_before_all_addresses_and_masks_match_many() {
     let mut bench = Bench::new();
     let any = bench.cm.listen(&ListenParams::new(SERVICE, 9)).unwrap();
-    let at = |place| ListenParams { place, ..ListenParams::new(SERVICE, 9) };
-    bench.cm.listen(&at(Place::Ipv6)).unwrap();
+    let at = |scope| ListenParams { scope, ..ListenParams::new(SERVICE, 9) };
+    bench.cm.listen(&at(ListenScope::Ipv6)).unwrap();
     bench.receive(CmMessage::Req(nth(1))).unwrap();
     assert_eq!(asked_whom(&mut bench), any);
-    let family = bench.cm.listen(&at(Place::Ipv4)).unwrap();
+    let family = bench.cm.listen(&at(ListenScope::Ipv4)).unwrap();
     bench.receive(CmMessage::Req(nth(5))).unwrap();
     assert_eq!(asked_whom(&mut bench), family);
-    let here = bench.cm.listen(&at(Place::At(gid(US)))).unwrap();
-    bench.cm.listen(&at(Place::At(gid([9; 4])))).unwrap();
+    let here = bench.cm.listen(&at(ListenScope::At(gid(US)))).unwrap();
+    bench.cm.listen(&at(ListenScope::At(gid([9; 4])))).unwrap();
     bench.receive(CmMessage::Req(nth(2))).unwrap();
     assert_eq!(asked_whom(&mut bench), here);
     bench.cm.unlisten(here, bench.now_ns).unwrap();
@@ -53,7 +53,7 @@ fn an_address_goes_before_all_addresses_and_masks_match_many() {
 #[test]
 fn a_request_of_this_host_for_loopback_is_served_at_loopback() {
     let mut bench = Bench::new();
-    let at = |address| ListenParams { place: Place::At(gid(address)), ..ListenParams::new(SERVICE, 9) };
+    let at = |address| ListenParams { scope: ListenScope::At(gid(address)), ..ListenParams::new(SERVICE, 9) };
     let here = bench.cm.listen(&at(US)).unwrap();
     let localhost = [127, 0, 0, 1];
     let asks = |n, destination| {

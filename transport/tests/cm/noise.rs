@@ -19,8 +19,8 @@ fn script(random: &mut Random) -> Vec<u8> {
         let length = what + 16 * random.below(14) as u8;
         bytes.extend([length, argument]);
         let mut message: Vec<u8> = (0..length).map(|_| 0).collect();
-        let mut put = |place: usize, value: &[u8]| {
-            let room = message.iter_mut().skip(place);
+        let mut put = |offset: usize, value: &[u8]| {
+            let room = message.iter_mut().skip(offset);
             room.zip(value).for_each(|(to, from)| *to = *from);
         };
         // The sender's id and ours; the service of a REQ begins where a REP's Q_Key is.

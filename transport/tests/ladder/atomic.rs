@@ -93,7 +93,7 @@ fn statement_49_misaligned_atomics_are_invalid_requests() {
 
 /// As adapters and rdma_rxe do it, which check such requests when they execute them.
 #[test]
-fn an_atomic_of_another_size_or_place_ends_as_its_completion() {
+fn an_atomic_of_another_size_or_alignment_ends_as_its_completion() {
     let nine = [Sge { length: 9, ..EIGHT[0] }];
     for sges in [&nine[..], &[][..]] {
         let mut rung = Rung::rc();

@@ -83,7 +83,7 @@ fn answers_count_their_transmissions() {
 }
 
 #[test]
-fn a_congestion_notification_has_no_place_among_the_psns() {
+fn a_congestion_notification_takes_no_psn() {
     let mut rung = listening();
     rung.post_recv(1, 64);
     rung.receive_marked(&rc(op::SEND_ONLY).psn(RQ_PSN), 0b11);

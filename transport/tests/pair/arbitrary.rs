@@ -21,7 +21,7 @@ const READ_ONLY_BASE: u64 = 0x30_0000;
 /// Where local buffers that may be written begin in the buffer region, and where they end.
 const OPEN: std::ops::Range<usize> = 0x4000..0x8000;
 const SRQN: u32 = 5;
-/// More answers than this cannot be waiting: places of the queue times the longest READ sent.
+/// More answers than this cannot be waiting: slots of the queue times the longest READ sent.
 const MOST_PACKETS: usize = 20_000;
 
 #[derive(Debug, Clone)]

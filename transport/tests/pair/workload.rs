@@ -25,7 +25,7 @@ const INBOX_BASE: u64 = 0x3000_0000;
 const COUNTER_BYTES: u64 = 64;
 
 #[derive(Debug, Clone)]
-struct Request {
+struct PlannedRequest {
     opcode: SendOpcode,
     /// Offset in local memory, of data sent or brought.
     local: u64,
@@ -36,7 +36,7 @@ struct Request {
     flags: SendFlags,
 }
 
-impl Request {
+impl PlannedRequest {
     fn takes_receive(&self) -> bool {
         matches!(self.opcode, SendOpcode::Send | SendOpcode::SendWithImm | SendOpcode::RdmaWriteWithImm)
     }
@@ -45,7 +45,7 @@ impl Request {
 /// The requests of one end, made from a seed.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    requests: Vec<Request>,
+    requests: Vec<PlannedRequest>,
     posted: usize,
     longest: u32,
     receives_posted: u64,
@@ -56,7 +56,7 @@ impl Workload {
     /// `count` requests of these kinds, with lengths around the path MTU.
     pub(crate) fn new(random: &mut Random, count: usize, mtu: u32, kinds: &[SendOpcode]) -> Workload {
         let longest = 6 * mtu;
-        let mut requests: Vec<Request> = Vec::new();
+        let mut requests: Vec<PlannedRequest> = Vec::new();
         let mut next = COUNTER_BYTES;
         for number in 0..count {
             let opcode = random.pick(kinds);
@@ -74,7 +74,14 @@ impl Workload {
             let mut flags = SendFlags::empty();
             flags.set(SendFlags::SIGNALED, number + 1 == count || random.chance(600));
             flags.set(SendFlags::FENCE, random.chance(100));
-            requests.push(Request { opcode, local: next, remote, length, add: random.below(1000), flags });
+            requests.push(PlannedRequest {
+                opcode,
+                local: next,
+                remote,
+                length,
+                add: random.below(1000),
+                flags,
+            });
             next += u64::from(length).next_multiple_of(8) + 8;
         }
         let receives_needed = requests.iter().filter(|request| request.takes_receive()).count() as u64;

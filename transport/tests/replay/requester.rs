@@ -15,9 +15,9 @@ use crate::kit::rung::{BUFFER, BUFFER_BASE, Rung, Setup};
 use crate::kit::{op, path_to_peer};
 use crate::tape::{Noted, Tape};
 
-/// Each of eight messages in turn has its own place in the local buffers.
-const PLACES: usize = 8;
-const PLACE_BYTES: usize = 8192;
+/// Each of eight messages in turn has its own slot of the local buffers.
+const SLOTS: usize = 8;
+const SLOT_BYTES: usize = 8192;
 const MTU_BYTES: usize = 1024;
 
 /// A message of the capture, put together from its packets.
@@ -90,9 +90,9 @@ fn post(rung: &mut Rung, index: usize, message: &Message) {
         (SendOpcode::CompareSwap | SendOpcode::FetchAdd, _) => 8,
         _ => message.payload.len() as u32,
     };
-    let place = index % PLACES * PLACE_BYTES;
-    rung.buffer()[place..place + message.payload.len()].copy_from_slice(&message.payload);
-    let sges = [Sge { address: BUFFER_BASE + place as u64, length, lkey: BUFFER }];
+    let offset = index % SLOTS * SLOT_BYTES;
+    rung.buffer()[offset..offset + message.payload.len()].copy_from_slice(&message.payload);
+    let sges = [Sge { address: BUFFER_BASE + offset as u64, length, lkey: BUFFER }];
     let target = first.reth.map(|(address, rkey, _)| (address, rkey));
     let target = target.or(first.atomic.map(|(address, rkey, ..)| (address, rkey))).unwrap_or_default();
     let solicited = if last.solicited { SendFlags::SOLICITED } else { SendFlags::empty() };
@@ -212,7 +212,7 @@ fn fetch(rung: &mut Rung, tape: &Tape, answer: &Literal, messages: &[Message], s
     let Some(index) = messages.iter().position(|message| after(message.first.psn) < message.psn_count) else {
         panic!("{}: no request asked for {answer:?}", tape.name)
     };
-    let place = index % PLACES * PLACE_BYTES;
+    let offset = index % SLOTS * SLOT_BYTES;
     match answer.opcode & 0x1f {
         op::READ_FIRST | op::READ_MIDDLE => {
             so_far.extend(&answer.payload);
@@ -222,6 +222,6 @@ fn fetch(rung: &mut Rung, tape: &Tape, answer: &Literal, messages: &[Message], s
         op::ATOMIC_ACK => so_far.extend(answer.atomic_ack.unwrap_or_default().to_ne_bytes()),
         _ => return,
     }
-    assert_eq!(rung.buffer()[place..place + so_far.len()], so_far[..], "{}: fetched by {index}", tape.name);
+    assert_eq!(rung.buffer()[offset..offset + so_far.len()], so_far[..], "{}: fetched by {index}", tape.name);
     so_far.clear();
 }

@@ -82,7 +82,7 @@ fn the_other_c_programs_pass_with_every_seed() {
 }
 
 #[test]
-fn a_profile_that_places_in_order_lets_programs_wait_for_the_last_byte() {
+fn a_profile_that_delivers_in_order_lets_programs_wait_for_the_last_byte() {
     let Some(program) = kit::compile("order_bugs") else { return };
     for name in
         ["last_byte_of_write", "flag_after_data", "read_before_completion", "receive_before_completion"]

@@ -97,7 +97,7 @@ impl Pair {
     /// Messages per second of a stream that both threads spin for.
     pub(crate) fn stream(self, size_bytes: usize, duration: Duration) -> f64 {
         let slots: Vec<Slot> = (0..STREAM_SLOTS).map(|_| Slot::new(size_bytes)).collect();
-        let (taken, over) = (Line::default(), AtomicBool::new(false));
+        let (taken, over) = (CacheLine::default(), AtomicBool::new(false));
         let taken = taken.first();
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -173,9 +173,9 @@ fn round_trips(duration: Duration, times: &mut Times, mut exchange: impl FnMut()
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Line([AtomicU64; LINE_BYTES / WORD_BYTES]);
+struct CacheLine([AtomicU64; LINE_BYTES / WORD_BYTES]);
 
-impl Line {
+impl CacheLine {
     #[inline]
     fn first(&self) -> &AtomicU64 {
         let [first, ..] = &self.0;
@@ -186,8 +186,8 @@ impl Line {
 /// Cache lines for one message at a time: a sequence number, then the payload.
 #[derive(Debug)]
 struct Slot {
-    first: Line,
-    more: Box<[Line]>,
+    first: CacheLine,
+    more: Box<[CacheLine]>,
     payload_words: usize,
 }
 
@@ -195,7 +195,11 @@ impl Slot {
     fn new(size_bytes: usize) -> Slot {
         let payload_words = size_bytes.div_ceil(WORD_BYTES).max(1);
         let lines = (payload_words + 1).div_ceil(LINE_BYTES / WORD_BYTES);
-        Slot { first: Line::default(), more: (1..lines).map(|_| Line::default()).collect(), payload_words }
+        Slot {
+            first: CacheLine::default(),
+            more: (1..lines).map(|_| CacheLine::default()).collect(),
+            payload_words,
+        }
     }
 
     #[inline]

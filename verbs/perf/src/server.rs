@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use pumice_device::port::RawWait;
 
-use crate::control::{Contents, Control, Reply, Request, Round, Served, VERSION};
+use crate::control::{ClientRequest, Contents, Control, Reply, Round, Served, VERSION};
 use crate::cores;
 use crate::endpoint::Endpoint;
 use crate::error::{PerfError, Result};
@@ -92,7 +92,7 @@ fn serve(stream: TcpStream, options: &ServerOptions) -> Result<()> {
     let mut client = None;
     while let Some(request) = control.receive()? {
         let answer = match request {
-            Request::Open { version, plan } => {
+            ClientRequest::Open { version, plan } => {
                 open(version, plan, options, &control).map(|(opened, reply)| {
                     client = Some(opened);
                     reply
@@ -141,27 +141,29 @@ struct Client {
 }
 
 impl Client {
-    fn handle(&mut self, request: Request, control: &mut Control) -> Result<Reply> {
+    fn handle(&mut self, request: ClientRequest, control: &mut Control) -> Result<Reply> {
         match request {
-            Request::Open { .. } => Err(out_of_turn("the client opened twice")),
-            Request::Connect { end } => self.end.connect(&end).map(|()| Reply::Connected),
-            Request::Start(round) => self.round(round, control),
-            Request::Stop { .. } => Err(out_of_turn("the client stops what it did not start")),
-            Request::Check { tags } => {
+            ClientRequest::Open { .. } => Err(out_of_turn("the client opened twice")),
+            ClientRequest::Connect { end } => self.end.connect(&end).map(|()| Reply::Connected),
+            ClientRequest::Start(round) => self.round(round, control),
+            ClientRequest::Stop { .. } => Err(out_of_turn("the client stops what it did not start")),
+            ClientRequest::Check { tags } => {
                 self.end.settle(self.plan.service == Service::Rc)?;
                 for (buffer, tag) in tags.iter().enumerate() {
                     self.end.check_target(buffer, *tag)?;
                 }
                 Ok(Reply::Checked)
             }
-            Request::CheckCounters { values } => self.end.check_counters(&values).map(|()| Reply::Checked),
-            Request::Fill { tags } => {
+            ClientRequest::CheckCounters { values } => {
+                self.end.check_counters(&values).map(|()| Reply::Checked)
+            }
+            ClientRequest::Fill { tags } => {
                 for (buffer, tag) in tags.iter().enumerate() {
                     self.end.fill_target(buffer, *tag)?;
                 }
                 Ok(Reply::Filled)
             }
-            Request::Count => {
+            ClientRequest::Count => {
                 self.end.settle(false)?;
                 Ok(Reply::Counted(self.end.traffic()))
             }
@@ -214,7 +216,7 @@ impl Client {
 /// Reads the word that ended a round: how many messages the client has sent.
 fn stopped(control: &mut Control) -> Result<u64> {
     match control.receive()? {
-        Some(Request::Stop { sent }) => Ok(sent),
+        Some(ClientRequest::Stop { sent }) => Ok(sent),
         Some(_) => Err(out_of_turn("the client asks for things during a round")),
         None => Err(out_of_turn("the client went away during a round")),
     }

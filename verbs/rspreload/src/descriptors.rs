@@ -11,7 +11,7 @@ static RSOCKETS: [AtomicU64; MOST / BITS] = [const { AtomicU64::new(0) }; MOST /
 /// One more than the set of librdmacm's that stands behind a set of the kernel's; 0 if none does.
 static SETS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 
-fn place(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+fn bit_of(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
     let fd = usize::try_from(fd).ok()?;
     Some((RSOCKETS.get(fd / BITS)?, 1 << (fd % BITS)))
 }
@@ -19,29 +19,29 @@ fn place(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
 /// Whether it is an rsocket.
 #[inline]
 pub(crate) fn is_rsocket(fd: c_int) -> bool {
-    place(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    bit_of(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
 /// It is one now. False: its number is too high for that to be remembered.
 pub(crate) fn add(fd: c_int) -> bool {
-    place(fd).map(|(word, bit)| word.fetch_or(bit, Ordering::Relaxed)).is_some()
+    bit_of(fd).map(|(word, bit)| word.fetch_or(bit, Ordering::Relaxed)).is_some()
 }
 
 /// It is none any more. Whether it was.
 pub(crate) fn remove(fd: c_int) -> bool {
-    place(fd).is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::Relaxed) & bit != 0)
+    bit_of(fd).is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::Relaxed) & bit != 0)
 }
 
 /// The set of librdmacm's behind a set of the kernel's.
 pub(crate) fn set_behind(epoll: c_int) -> Option<c_int> {
-    let place = SETS.get(usize::try_from(epoll).ok()?)?;
-    Some(place.load(Ordering::Relaxed) - 1).filter(|set| *set >= 0)
+    let entry = SETS.get(usize::try_from(epoll).ok()?)?;
+    Some(entry.load(Ordering::Relaxed) - 1).filter(|set| *set >= 0)
 }
 
 /// There is one now; `None`: not any more. The one before, if there was one.
 pub(crate) fn put_behind(epoll: c_int, set: Option<c_int>) -> Option<c_int> {
-    let place = SETS.get(usize::try_from(epoll).ok()?)?;
-    let before = place.swap(set.map_or(0, |set| set + 1), Ordering::Relaxed);
+    let entry = SETS.get(usize::try_from(epoll).ok()?)?;
+    let before = entry.swap(set.map_or(0, |set| set + 1), Ordering::Relaxed);
     Some(before - 1).filter(|set| *set >= 0)
 }
 

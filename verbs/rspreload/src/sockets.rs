@@ -161,10 +161,10 @@ pub(crate) unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argume
         libc::FIONREAD => {
             const PAGE: usize = 4096;
             let mut page = [0_u8; PAGE];
-            let (place, length, flags) =
+            let (buffer, length, flags) =
                 (page.as_mut_ptr().cast::<c_void>(), PAGE, libc::MSG_PEEK | libc::MSG_DONTWAIT);
             let there = call!(of_librdmacm "rrecv",
-                (fd: c_int, place: *mut c_void, length: size_t, flags: c_int) -> ssize_t);
+                (fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int) -> ssize_t);
             // SAFETY: the caller's variable.
             unsafe { number.write(there.max(0) as c_int) };
             0
@@ -222,17 +222,17 @@ fn copy_file(to: c_int, from: c_int, offset: *mut off64_t, length: size_t) -> ss
     let mut page = [0_u8; 1 << 16];
     let mut done = 0;
     while done < length {
-        let (place, most) = (page.as_mut_ptr().cast::<c_void>(), (length - done).min(page.len()));
+        let (buffer, most) = (page.as_mut_ptr().cast::<c_void>(), (length - done).min(page.len()));
         let got = if offset.is_null() {
-            call!(original "read", (from: c_int, place: *mut c_void, most: size_t) -> ssize_t)
+            call!(original "read", (from: c_int, buffer: *mut c_void, most: size_t) -> ssize_t)
         } else {
             // SAFETY: the caller's variable; room for so many bytes.
-            unsafe { libc::pread64(from, place, most, *offset) }
+            unsafe { libc::pread64(from, buffer, most, *offset) }
         };
         let Ok(got @ 1..) = usize::try_from(got) else {
             return if done > 0 || got == 0 { done as ssize_t } else { -1 };
         };
-        let sent = call!(of_librdmacm "rwrite", (to: c_int, place: *mut c_void, got: size_t) -> ssize_t);
+        let sent = call!(of_librdmacm "rwrite", (to: c_int, buffer: *mut c_void, got: size_t) -> ssize_t);
         let Ok(went) = usize::try_from(sent) else { return if done > 0 { done as ssize_t } else { -1 } };
         done += went;
         if offset.is_null() {

@@ -63,7 +63,7 @@ unsafe fn masked(mask: *const sigset_t, wait: impl FnOnce() -> c_int) -> c_int {
         return wait();
     }
     let mut before = std::mem::MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: the caller's mask; a place for the one before.
+    // SAFETY: the caller's mask; room for the one before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, before.as_mut_ptr()) };
     let result = wait();
     // SAFETY: it was filled above.
@@ -247,9 +247,9 @@ pub(crate) unsafe extern "C-unwind" fn epoll_wait(
         let Ok(mut count) = usize::try_from(told) else { return -1 };
         // SAFETY: so many were written.
         let list = unsafe { slice::from_raw_parts_mut(events, count) };
-        if let Some(place) = list.iter().position(|event| event.u64 == KERNEL) {
+        if let Some(index) = list.iter().position(|event| event.u64 == KERNEL) {
             // The kernel's own take the place of the one that stands for them.
-            list.swap(place, count - 1);
+            list.swap(index, count - 1);
             count -= 1;
             // SAFETY: within the caller's array.
             let rest = unsafe { events.add(count) };

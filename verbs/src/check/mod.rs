@@ -162,8 +162,8 @@ impl Check {
     ) {
         let vector = &attributes.address_vector;
         let gids = if mask.contains(AttributeMask::AV) { hca.gids() } else { Vec::new() };
-        let place = (vector.port_num, vector.sgid_index);
-        let source = gids.iter().find(|(index, entry)| (entry.port_num, *index) == place);
+        let wanted = (vector.port_num, vector.sgid_index);
+        let source = gids.iter().find(|(index, entry)| (entry.port_num, *index) == wanted);
         let facts = ModifyFacts {
             is_done,
             active_mtu: hca.active_mtu_of(vector.port_num),

@@ -80,7 +80,7 @@ fn pointer(address: u64) -> *mut c_void {
     ptr::without_provenance_mut(address as usize)
 }
 
-/// As in "pumice_verbs::device::Device::call" and "<pumice_verbs::device::Inner as Drop>::drop".
+/// As in "pumice_verbs::device::Device::call" and "<pumice_verbs::device::DeviceInner as Drop>::drop".
 fn is_of_the_device(name: &str) -> bool {
     let name = name.trim_start_matches(['<', '&', '*', '(', '[']).trim_start_matches("mut ");
     OWN.iter().any(|own| name.starts_with(own))
@@ -128,7 +128,7 @@ mod tests {
     fn frames_of_the_device_are_told_from_those_of_programs() {
         for (name, is_own) in [
             ("pumice_verbs::device::calls::Device::call", true),
-            ("<pumice_verbs::objects::completion::Inner as core::ops::drop::Drop>::drop", true),
+            ("<pumice_verbs::objects::completion::CqInner as core::ops::drop::Drop>::drop", true),
             ("core::ptr::drop_in_place", true),
             ("check_planted::cq_too_small", false),
             ("pumice_perf::session::run", false),

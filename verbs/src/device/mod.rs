@@ -32,10 +32,10 @@ const POLLS_PER_LOOK: u32 = 64;
 
 /// An opened device. Cheap to clone; closed with its last clone and the last object made with it.
 #[derive(Debug, Clone)]
-pub struct Device(Arc<Inner>);
+pub struct Device(Arc<DeviceInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct DeviceInner {
     hca: Arc<Hca>,
     simulation: Option<Simulation>,
     check: Option<Arc<Check>>,
@@ -119,7 +119,7 @@ impl Device {
 
     pub(crate) fn new(hca: Arc<Hca>, simulation: Option<Simulation>, check: Option<Arc<Check>>) -> Device {
         let orphans = Mutex::default();
-        Device(Arc::new(Inner { hca, simulation, check, orphans }))
+        Device(Arc::new(DeviceInner { hca, simulation, check, orphans }))
     }
 
     /// What the program did wrong with this device until now ([`DeviceOptions::check`]).
@@ -249,13 +249,13 @@ impl Device {
     }
 }
 
-impl Inner {
+impl DeviceInner {
     fn orphans(&self) -> MutexGuard<'_, Vec<(Handle, Buffer)>> {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Inner {
+impl Drop for DeviceInner {
     fn drop(&mut self) {
         if !self.hca.is_own() {
             // A forked child's copy.

@@ -11,10 +11,10 @@ use pumice_device::world::World;
 /// give the same packets at the same nanoseconds. Cheap to clone. A device that was dropped keeps its
 /// address.
 #[derive(Debug, Clone)]
-pub struct Simulation(Arc<Mutex<Inner>>);
+pub struct Simulation(Arc<Mutex<SimulationInner>>);
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct SimulationInner {
     pub(super) world: World,
     pub(super) device_count: u32,
 }
@@ -22,7 +22,7 @@ pub(super) struct Inner {
 impl Simulation {
     /// A network without devices at time 0.
     pub fn new(fabric: FabricConfig) -> Simulation {
-        Simulation(Arc::new(Mutex::new(Inner { world: World::new(fabric), device_count: 0 })))
+        Simulation(Arc::new(Mutex::new(SimulationInner { world: World::new(fabric), device_count: 0 })))
     }
 
     /// The network: faults, partitions, statistics.
@@ -77,7 +77,7 @@ impl Simulation {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SimulationInner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -62,7 +62,7 @@ impl Buffer {
         offset <= self.length && length <= self.length - offset
     }
 
-    fn place(&self, offset: usize, length: usize) -> Option<*mut u8> {
+    fn pointer_at(&self, offset: usize, length: usize) -> Option<*mut u8> {
         // SAFETY: the offset is inside the range.
         self.contains(offset, length).then(|| unsafe { self.start.as_ptr().add(offset) })
     }
@@ -70,58 +70,58 @@ impl Buffer {
     /// Copies `out.len()` bytes from `offset`; `None` if they are not inside.
     #[inline]
     pub(crate) fn load(&self, offset: usize, out: &mut [u8]) -> Option<()> {
-        let place = self.place(offset, out.len())?;
+        let pointer = self.pointer_at(offset, out.len())?;
         // What the application saw arrive by an atomic of this memory comes before the copy.
         fence(Ordering::Acquire);
         // SAFETY: the range is inside the memory, and `out`, being exclusive, does not overlap it.
-        unsafe { ptr::copy_nonoverlapping(place, out.as_mut_ptr(), out.len()) };
+        unsafe { ptr::copy_nonoverlapping(pointer, out.as_mut_ptr(), out.len()) };
         Some(())
     }
 
     /// Copies `data` to `offset`; `None` if it does not fit.
     #[inline]
     pub(crate) fn store(&self, offset: usize, data: &[u8]) -> Option<()> {
-        let place = self.place(offset, data.len())?;
+        let pointer = self.pointer_at(offset, data.len())?;
         // SAFETY: the range is inside the memory. `ptr::copy` because `data` may be a slice that the caller
         // made of this very memory by unsafe means.
-        unsafe { ptr::copy(data.as_ptr(), place, data.len()) };
+        unsafe { ptr::copy(data.as_ptr(), pointer, data.len()) };
         fence(Ordering::Release);
         Some(())
     }
 
     /// Sets `length` bytes from `offset`; `None` if they are not inside.
     pub(crate) fn fill(&self, offset: usize, length: usize, byte: u8) -> Option<()> {
-        let place = self.place(offset, length)?;
+        let pointer = self.pointer_at(offset, length)?;
         // SAFETY: the range is inside the memory.
-        unsafe { ptr::write_bytes(place, byte, length) };
+        unsafe { ptr::write_bytes(pointer, byte, length) };
         fence(Ordering::Release);
         Some(())
     }
 
     fn aligned<A>(&self, offset: usize) -> Option<*mut A> {
-        let place = self.place(offset, size_of::<A>())?.cast::<A>();
-        place.is_aligned().then_some(place)
+        let pointer = self.pointer_at(offset, size_of::<A>())?.cast::<A>();
+        pointer.is_aligned().then_some(pointer)
     }
 
     /// The byte at `offset`.
     pub(crate) fn atomic_u8(&self, offset: usize) -> Option<&AtomicU8> {
-        let place = self.aligned::<u8>(offset)?;
+        let pointer = self.aligned::<u8>(offset)?;
         // SAFETY: inside the memory, which lives as long as `self`; an atomic may be shared.
-        Some(unsafe { AtomicU8::from_ptr(place) })
+        Some(unsafe { AtomicU8::from_ptr(pointer) })
     }
 
     /// The four bytes at `offset`, if aligned.
     pub(crate) fn atomic_u32(&self, offset: usize) -> Option<&AtomicU32> {
-        let place = self.aligned::<u32>(offset)?;
+        let pointer = self.aligned::<u32>(offset)?;
         // SAFETY: as for the byte, and aligned.
-        Some(unsafe { AtomicU32::from_ptr(place) })
+        Some(unsafe { AtomicU32::from_ptr(pointer) })
     }
 
     /// The eight bytes at `offset`, if aligned.
     pub(crate) fn atomic_u64(&self, offset: usize) -> Option<&AtomicU64> {
-        let place = self.aligned::<u64>(offset)?;
+        let pointer = self.aligned::<u64>(offset)?;
         // SAFETY: as for the byte, and aligned.
-        Some(unsafe { AtomicU64::from_ptr(place) })
+        Some(unsafe { AtomicU64::from_ptr(pointer) })
     }
 }
 

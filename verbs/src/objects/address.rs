@@ -47,10 +47,10 @@ impl UdEndpoint {
 
 /// A way to a port or multicast group. Cheap to clone; destroyed with its last clone.
 #[derive(Debug, Clone)]
-pub struct AddressHandle(Arc<Inner>);
+pub struct AddressHandle(Arc<AddressInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct AddressInner {
     domain: ProtectionDomain,
     handle: Handle,
     path: Arc<Path>,
@@ -78,7 +78,7 @@ impl ProtectionDomain {
             let made = self.device().hca().create_ah(self.handle(), &vector);
             made.map_err(VerbsError::refused("address handle"))
         })?;
-        Ok(AddressHandle(Arc::new(Inner { domain: self.clone(), handle, path })))
+        Ok(AddressHandle(Arc::new(AddressInner { domain: self.clone(), handle, path })))
     }
 
     /// The way to a datagram endpoint, from GID index 0.
@@ -104,7 +104,7 @@ impl AddressHandle {
     }
 }
 
-impl Drop for Inner {
+impl Drop for AddressInner {
     fn drop(&mut self) {
         let _ = self.domain.device().hca().destroy_ah(self.handle);
     }

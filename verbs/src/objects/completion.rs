@@ -21,10 +21,10 @@ const LONGEST_WAIT: Duration = Duration::from_nanos(u64::MAX);
 
 /// A completion queue. Cheap to clone; destroyed with its last clone and the last queue that reports to it.
 #[derive(Debug, Clone)]
-pub struct CompletionQueue(Arc<Inner>);
+pub struct CompletionQueue(Arc<CqInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct CqInner {
     queue: Arc<DeviceQueue>,
     hca: Arc<Hca>,
     device: Device,
@@ -84,7 +84,12 @@ impl CompletionQueue {
             let at = channel.map_or(0, |channel| address_of(&channel.0.channel));
             check.cq_made(address_of(&queue), queue.handle().index, queue.depth(), at);
         }
-        Ok(CompletionQueue(Arc::new(Inner { queue, hca, device: device.clone(), channel: channel.cloned() })))
+        Ok(CompletionQueue(Arc::new(CqInner {
+            queue,
+            hca,
+            device: device.clone(),
+            channel: channel.cloned(),
+        })))
     }
 
     /// Takes completions, oldest first, into `out`: how many. Looking at an empty queue drives the device
@@ -242,7 +247,7 @@ pub(crate) fn overran() -> VerbsError {
     }
 }
 
-impl Drop for Inner {
+impl Drop for CqInner {
     fn drop(&mut self) {
         // All its users held it alive. Blocks while another thread is between getting an event and
         // acknowledging it, which is inside `CompletionChannel::wait`.

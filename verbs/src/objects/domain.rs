@@ -14,10 +14,10 @@ use crate::ground::error::{Result, VerbsError};
 /// A protection domain: queue pairs reach only memory of their own. Cheap to clone; destroyed with its last
 /// clone and the last object made in it.
 #[derive(Debug, Clone)]
-pub struct ProtectionDomain(Arc<Inner>);
+pub struct ProtectionDomain(Arc<DomainInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct DomainInner {
     device: Device,
     handle: Handle,
 }
@@ -55,7 +55,7 @@ impl ProtectionDomain {
         let handle = called(device, Call::ibv_alloc_pd, || {
             device.hca().alloc_pd().map_err(VerbsError::refused("protection domain"))
         })?;
-        Ok(ProtectionDomain(Arc::new(Inner { device: device.clone(), handle })))
+        Ok(ProtectionDomain(Arc::new(DomainInner { device: device.clone(), handle })))
     }
 
     /// The device it is of.
@@ -69,7 +69,7 @@ impl ProtectionDomain {
     }
 }
 
-impl Drop for Inner {
+impl Drop for DomainInner {
     fn drop(&mut self) {
         // Everything made in it held it alive, so it is unused now.
         let _ = self.device.hca().dealloc_pd(self.handle);

@@ -21,10 +21,10 @@ use crate::objects::domain::ProtectionDomain;
 /// copy in and out, or use atomics. Cheap to clone; deregistered (and freed, if owned) with its last clone.
 /// Requests that still name it then complete with `LOC_PROT_ERR` here or `REM_ACCESS_ERR` at peers.
 #[derive(Debug, Clone)]
-pub struct MemoryRegion(Arc<Inner>);
+pub struct MemoryRegion(Arc<RegionInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RegionInner {
     /// Taken when dropped.
     buffer: Option<Buffer>,
     writable: bool,
@@ -103,7 +103,7 @@ impl MemoryRegion {
         if let Some(check) = device.check() {
             check.region_made(keys.lkey);
         }
-        Ok(MemoryRegion(Arc::new(Inner {
+        Ok(MemoryRegion(Arc::new(RegionInner {
             buffer: Some(buffer),
             writable,
             iova,
@@ -318,13 +318,13 @@ impl MemoryRegion {
     }
 }
 
-impl Inner {
+impl RegionInner {
     fn registration(&self) -> MutexGuard<'_, Registration> {
         self.registration.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Inner {
+impl Drop for RegionInner {
     fn drop(&mut self) {
         let buffer = self.buffer.take();
         if let Some(check) = self.registration().domain.device().check() {

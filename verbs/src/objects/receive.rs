@@ -19,10 +19,10 @@ const POST: CallOn = CallOn::new(Call::ibv_post_srq_recv);
 /// Receives for any number of queue pairs. Cheap to clone; destroyed with its last clone and the last queue
 /// pair that uses it.
 #[derive(Debug, Clone)]
-pub struct SharedReceiveQueue(Arc<Inner>);
+pub struct SharedReceiveQueue(Arc<SrqInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct SrqInner {
     hca: Arc<Hca>,
     handle: Handle,
     domain: ProtectionDomain,
@@ -79,7 +79,7 @@ impl SharedReceiveQueue {
         };
         let call = if xrc.is_some() { Call::ibv_create_srq_ex } else { Call::ibv_create_srq };
         let handle = called(domain.device(), call, || hca.create_srq(&setup).map_err(refused))?;
-        Ok(SharedReceiveQueue(Arc::new(Inner { hca, handle, domain: domain.clone(), _xrc: xrc })))
+        Ok(SharedReceiveQueue(Arc::new(SrqInner { hca, handle, domain: domain.clone(), _xrc: xrc })))
     }
 
     /// Posts a receive request.
@@ -88,7 +88,7 @@ impl SharedReceiveQueue {
     /// `Refused`: full, or too many slices.
     #[inline]
     pub fn post_recv(&self, request: &RecvRequest<'_>) -> Result<()> {
-        let Inner { hca, handle, .. } = &*self.0;
+        let SrqInner { hca, handle, .. } = &*self.0;
         self.device().data_call(hca, POST, || hca.post_srq_recv(*handle, request).map_err(refused))
     }
 
@@ -97,7 +97,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// The position of the first that was refused, and why; those before it are posted.
     pub fn post_recvs(&self, requests: &[RecvRequest<'_>]) -> std::result::Result<(), ListError> {
-        let Inner { hca, handle, .. } = &*self.0;
+        let SrqInner { hca, handle, .. } = &*self.0;
         self.device().data_call(hca, POST, || {
             requests.iter().enumerate().try_for_each(|(position, request)| {
                 let posted = hca.post_srq_recv(*handle, request).map_err(refused);
@@ -161,7 +161,7 @@ fn refused(error: pumice_device::hca::HcaError) -> VerbsError {
     VerbsError::Refused { object: "shared receive queue", error }
 }
 
-impl Drop for Inner {
+impl Drop for SrqInner {
     fn drop(&mut self) {
         // The queue pairs that use it held it alive.
         let _ = self.hca.destroy_srq(self.handle);

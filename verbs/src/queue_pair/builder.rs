@@ -8,7 +8,7 @@ use pumice_device::check::QpMade;
 use pumice_device::hca::QpInit;
 use pumice_transport::types::{Access, QpCapacity};
 
-use super::{Inner, Local, QueuePair, Uses};
+use super::{Local, QpInner, QueuePair, Uses};
 use crate::device::Device;
 use crate::device::calls::called;
 use crate::ground::error::{Result, VerbsError};
@@ -221,7 +221,7 @@ impl<T: Transport> QueuePairBuilder<T> {
             access: self.access,
         };
         let (groups, _uses, device) = (Mutex::default(), self.uses, self.device);
-        let made = QueuePair::from_inner(Inner { hca, qpn, capacity, local, groups, _uses, device });
+        let made = QueuePair::from_inner(QpInner { hca, qpn, capacity, local, groups, _uses, device });
         made.initialise()?;
         Ok(made)
     }

@@ -65,8 +65,8 @@ impl QueuePair<Ud> {
             inner.hca.detach_mcast(inner.qpn, group).map_err(VerbsError::refused("multicast group"))
         })?;
         let mut groups = inner.groups();
-        if let Some(place) = groups.iter().position(|known| *known == group) {
-            groups.swap_remove(place);
+        if let Some(index) = groups.iter().position(|known| *known == group) {
+            groups.swap_remove(index);
         }
         Ok(())
     }

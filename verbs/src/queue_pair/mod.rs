@@ -35,7 +35,7 @@ const POST_RECV: CallOn = CallOn::new(Call::ibv_post_recv);
 
 /// A queue pair of transport `T`. Cheap to clone; destroyed with its last clone. Made by
 /// `QueuePair::builder`, ready for receives to be posted.
-pub struct QueuePair<T>(Arc<Inner>, PhantomData<T>);
+pub struct QueuePair<T>(Arc<QpInner>, PhantomData<T>);
 
 /// What a queue pair tells its peer, or derives its attributes from.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub(crate) struct Uses {
     pub(crate) xrc_domain: Option<XrcDomain>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct QpInner {
     pub(crate) hca: Arc<Hca>,
     pub(crate) qpn: Qpn,
     pub(crate) capacity: QpCapacity,
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
 }
 
 impl<T: Transport> QueuePair<T> {
-    pub(crate) fn from_inner(inner: Inner) -> QueuePair<T> {
+    pub(crate) fn from_inner(inner: QpInner) -> QueuePair<T> {
         QueuePair(Arc::new(inner), PhantomData)
     }
 
@@ -78,7 +78,7 @@ impl<T: Transport> QueuePair<T> {
         &self.0.local
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &QpInner {
         &self.0
     }
 
@@ -191,7 +191,7 @@ impl<T: Transport> QueuePair<T> {
     ///
     /// # Errors
     /// `Refused`: wrong state, a list or inline data longer than the queue was made for, or the queue is
-    /// full: a place is free once its completion, or a later one of the queue, was polled. `Request`: it
+    /// full: there is room again once its completion, or a later one of the queue, was polled. `Request`: it
     /// contradicts itself. Nothing was posted.
     #[inline]
     pub fn post_send(&self, request: &SendRequest<'_, T>) -> Result<()> {
@@ -258,13 +258,13 @@ impl<T: Transport> fmt::Debug for QueuePair<T> {
     }
 }
 
-impl Inner {
+impl QpInner {
     pub(crate) fn groups(&self) -> MutexGuard<'_, Vec<Gid>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Inner {
+impl Drop for QpInner {
     fn drop(&mut self) {
         if !self.hca.is_own() {
             // A forked child's copy.

@@ -20,10 +20,10 @@ use crate::transport::Requester;
 /// A memory window. Cheap to clone; freed, and thereby unbound, with its last clone. The memory of a region
 /// that is dropped while windows are bound to it is freed after them.
 #[derive(Debug, Clone)]
-pub struct MemoryWindow(Arc<Inner>);
+pub struct MemoryWindow(Arc<WindowInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct WindowInner {
     domain: ProtectionDomain,
     handle: Handle,
     window: WindowType,
@@ -42,7 +42,7 @@ impl ProtectionDomain {
             keys.map_err(VerbsError::refused("memory window"))
         })?;
         let rkey = AtomicU32::new(keys.rkey);
-        Ok(MemoryWindow(Arc::new(Inner { domain: self.clone(), handle: keys.handle, window, rkey })))
+        Ok(MemoryWindow(Arc::new(WindowInner { domain: self.clone(), handle: keys.handle, window, rkey })))
     }
 }
 
@@ -87,7 +87,7 @@ impl MemoryWindow {
     }
 }
 
-impl Drop for Inner {
+impl Drop for WindowInner {
     fn drop(&mut self) {
         let device = self.domain.device();
         let _ = device.hca().dealloc_mw(self.handle);

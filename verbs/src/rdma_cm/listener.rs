@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::gsi::{BindingId, CmChannel, ConnectionError, ServiceEntry};
-use pumice_transport::cm::{BacklogOverflow, Event, MadRoute, Place, RejectParams, Served};
+use pumice_transport::cm::{BacklogOverflow, Event, ListenScope, MadRoute, RejectParams, Served};
 use pumice_transport::mad::{CommId, IP_HEADER_BYTES, IpHeader, PortSpace, Req, ServiceId};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::Qpn;
@@ -60,7 +60,7 @@ impl Listener {
         let channel = channel()?;
         let entry = |port| {
             let service_id = ServiceId::rdma_cm(PortSpace::Tcp, port);
-            ServiceEntry { service_id, mask: u64::MAX, place }
+            ServiceEntry { service_id, mask: u64::MAX, scope: place }
         };
         let hca = device.hca();
         let (port, binding) = if address.port() == 0 {
@@ -145,15 +145,15 @@ fn asked(event: Event) -> Option<Asked> {
 }
 
 /// The address to listen at; `None` for all of them.
-fn place(device: &Device, address: IpAddr) -> Result<Place> {
+fn place(device: &Device, address: IpAddr) -> Result<ListenScope> {
     match address {
-        IpAddr::V4(any) if any.is_unspecified() => return Ok(Place::Ipv4),
-        IpAddr::V6(any) if any.is_unspecified() => return Ok(Place::Everywhere),
+        IpAddr::V4(any) if any.is_unspecified() => return Ok(ListenScope::Ipv4),
+        IpAddr::V6(any) if any.is_unspecified() => return Ok(ListenScope::Everywhere),
         _ => {}
     }
     let gid = Gid::from(address);
     if device.gids().iter().any(|(_, entry)| entry.gid == gid) {
-        return Ok(Place::At(gid));
+        return Ok(ListenScope::At(gid));
     }
     Err(VerbsError::Invalid {
         object: "listener",

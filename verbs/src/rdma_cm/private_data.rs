@@ -101,7 +101,7 @@ impl<const N: usize> PrivateData for [u8; N] {
     const LEN: usize = N;
 
     fn write(&self, to: &mut [u8]) {
-        to.iter_mut().zip(self).for_each(|(place, byte)| *place = *byte);
+        to.iter_mut().zip(self).for_each(|(target, byte)| *target = *byte);
     }
 
     fn read(from: &[u8]) -> Option<[u8; N]> {

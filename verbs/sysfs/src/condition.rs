@@ -7,7 +7,7 @@ use crate::records::{RECORD_BYTES, RECORDS, WORD_BYTES, numbers};
 
 const CONDITIONS_AT: usize = RECORDS * RECORD_BYTES;
 const CONDITION_BYTES: usize = 3 * WORD_BYTES + SHOWN_GIDS;
-/// Places of the GID table whose moves are told, and that files show although they are empty.
+/// Indices of the GID table whose moves are told, and that files show although they are empty.
 pub(crate) const SHOWN_GIDS: usize = 8;
 /// Whether a condition was ever told.
 const TOLD_AT: usize = CONDITIONS_AT + RECORDS * CONDITION_BYTES;
@@ -58,7 +58,7 @@ pub(crate) struct Condition {
     lanes: u64,
     /// The device is not there.
     pub(crate) is_gone: bool,
-    /// One more than the place where the address of each place was; 0: it has not moved. Others: at none of
+    /// One more than the index where the address of each index was; 0: it has not moved. Others: at none of
     /// these.
     gid_origins: [u8; SHOWN_GIDS],
 }
@@ -129,11 +129,11 @@ impl Condition {
         }
     }
 
-    /// Where a place of the GID table had its address when the device was opened; none: at no place that has
+    /// Where an index of the GID table had its address when the device was opened; none: at no index that has
     /// files.
-    pub(crate) fn gid_origin(self, place: usize) -> Option<usize> {
-        match self.gid_origins.get(place) {
-            None | Some(0) => Some(place),
+    pub(crate) fn gid_origin(self, index: usize) -> Option<usize> {
+        match self.gid_origins.get(index) {
+            None | Some(0) => Some(index),
             Some(origin) => Some(usize::from(*origin) - 1).filter(|origin| *origin < SHOWN_GIDS),
         }
     }
@@ -195,7 +195,7 @@ fn rate(speed: u64, lanes: u64, room: &mut [u8; LINE_BYTES]) -> Option<&[u8]> {
         _ => return None,
     };
     let total = tenths.checked_mul(lanes).filter(|_| lanes < 100)?;
-    let mut line = Line { room, length: 0 };
+    let mut line = RateLine { room, length: 0 };
     line.number(total / 10);
     if total % 10 != 0 {
         line.put(b".");
@@ -206,21 +206,21 @@ fn rate(speed: u64, lanes: u64, room: &mut [u8; LINE_BYTES]) -> Option<&[u8]> {
     line.put(b"X ");
     line.put(name);
     line.put(b")\n");
-    let Line { room, length } = line;
+    let RateLine { room, length } = line;
     room.get(..length)
 }
 
 /// A line that is being written.
-struct Line<'a> {
+struct RateLine<'a> {
     room: &'a mut [u8; LINE_BYTES],
     length: usize,
 }
 
-impl Line<'_> {
+impl RateLine<'_> {
     fn put(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            if let Some(place) = self.room.get_mut(self.length) {
-                *place = *byte;
+            if let Some(next) = self.room.get_mut(self.length) {
+                *next = *byte;
                 self.length += 1;
             }
         }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(line(out, b"state"), None, "as the tree has it");
         let moved = Condition { gid_origins: [6, 255, 0, 0, 0, 1, 9, 0], ..down };
         assert_eq!(out.with(moved).gid_origins, moved.gid_origins);
-        let origins = [0, 1, 2, 5, 6, 8, usize::MAX].map(|place| moved.gid_origin(place));
+        let origins = [0, 1, 2, 5, 6, 8, usize::MAX].map(|index| moved.gid_origin(index));
         assert_eq!(origins, [Some(5), None, Some(2), Some(0), None, Some(8), Some(usize::MAX)]);
         // What any process may have written there is read without harm.
         for bits in [u64::MAX, 1 << 63, 0xffff_ff00] {

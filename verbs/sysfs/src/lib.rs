@@ -3,8 +3,9 @@
 //! libibverbs of their own to the library that PUMICE_LIBRARY names. Everything else is left alone.
 //!
 //! It takes the place of the C library's functions that take paths (`calls`), compares the beginning of the
-//! path (`place`), and calls the C library's own (`original`). Counters and states of ports are what they are
-//! when they are opened (`live`, `condition`), and devices that are pulled out are not shown (`remaining`).
+//! path (`private_path`), and calls the C library's own (`original`). Counters and states of ports are what
+//! they are when they are opened (`live`, `condition`), and devices that are pulled out are not shown
+//! (`remaining`).
 //! Questions to the kernel about RDMA devices are answered from the tree (`netlink`, `message`). `bundled` is
 //! about dlopen.
 //!
@@ -23,7 +24,7 @@ mod kernel;
 mod live;
 mod message;
 mod original;
-mod place;
+mod private_path;
 mod records;
 mod remaining;
 mod variable;

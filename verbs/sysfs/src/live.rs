@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 4;
 const PATH_BYTES: usize = 2048;
 const RECIPE_BYTES: usize = 64;
 const NUMBER_BYTES: usize = 24;
-/// The GID of a place without an address.
+/// The GID of an index without an address.
 const NO_GID: &[u8] = b"0000:0000:0000:0000:0000:0000:0000:0000\n";
 
 /// Whether the working folder may be in the private tree, so that relative paths lead to files of it.
@@ -52,7 +52,7 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.load(Ordering::Relaxed)
 }
 
-/// What all processes have counted of a device, by the place of the counter.
+/// What all processes have counted of a device, by the index of the counter.
 pub(crate) struct Totals([u64; RECORD_WORDS]);
 
 impl Totals {
@@ -80,16 +80,16 @@ impl Totals {
         }
     }
 
-    /// The sum of the counters at these places.
-    pub(crate) fn sum(&self, places: impl Iterator<Item = usize>) -> u64 {
-        places.filter_map(|place| self.0.get(place)).fold(0, |sum, each| sum.wrapping_add(*each))
+    /// The sum of the counters at these indices.
+    pub(crate) fn sum(&self, indices: impl Iterator<Item = usize>) -> u64 {
+        indices.filter_map(|index| self.0.get(index)).fold(0, |sum, each| sum.wrapping_add(*each))
     }
 
-    /// The number that a recipe makes: a divisor and places, in decimal.
+    /// The number that a recipe makes: a divisor and indices, in decimal.
     fn number(&self, recipe: &[u8]) -> Option<u64> {
         let mut words = numbers(recipe);
         let divisor = words.next()??;
-        self.sum(words.flatten().filter_map(|place| usize::try_from(place).ok())).checked_div(divisor)
+        self.sum(words.flatten().filter_map(|index| usize::try_from(index).ok())).checked_div(divisor)
     }
 }
 
@@ -98,8 +98,8 @@ fn line(mut number: u64, room: &mut [u8; NUMBER_BYTES]) -> &[u8] {
     let mut start = room.len();
     let mut put = |byte: u8| {
         start = start.saturating_sub(1);
-        if let Some(place) = room.get_mut(start) {
-            *place = byte;
+        if let Some(next) = room.get_mut(start) {
+            *next = byte;
         }
     };
     put(b'\n');
@@ -163,18 +163,18 @@ fn replace(descriptor: c_int) -> Option<()> {
             // DEVICE/ports/1/gids/N
             let port = mark(parts.next()?);
             let whose = (parts.nth(1)?, port);
-            match gid_place(whose, inside, name, &mut [0; LINE_BYTES])? {
-                Place::Of(line) => put(descriptor, line),
-                Place::Empty => put(descriptor, NO_GID),
+            match gid_file(whose, inside, name, &mut [0; LINE_BYTES])? {
+                GidFile::Of(line) => put(descriptor, line),
+                GidFile::Empty => put(descriptor, NO_GID),
             }
         }
         b"types" | b"ndevs" if parts.next()? == b"gid_attrs" => {
             // DEVICE/ports/1/gid_attrs/types/N
             let port = mark(parts.next()?);
             let whose = (parts.nth(1)?, port);
-            match gid_place(whose, inside, name, &mut [0; LINE_BYTES])? {
-                Place::Of(line) => put(descriptor, line),
-                Place::Empty => put_unreadable(descriptor),
+            match gid_file(whose, inside, name, &mut [0; LINE_BYTES])? {
+                GidFile::Of(line) => put(descriptor, line),
+                GidFile::Empty => put_unreadable(descriptor),
             }
         }
         _ => None,
@@ -182,30 +182,30 @@ fn replace(descriptor: c_int) -> Option<()> {
 }
 
 /// What a file of the GID table says now.
-enum Place<'a> {
+enum GidFile<'a> {
     Of(&'a [u8]),
     Empty,
 }
 
 /// None: what it says in the tree. `whose`: the device, and what is behind the names of the port's files;
-/// `inside`: the file, whose `name` is the number of a place.
-fn gid_place<'a>(
+/// `inside`: the file, whose `name` is an index of the table.
+fn gid_file<'a>(
     (device, port): (&[u8], &[u8]),
     inside: &[u8],
     name: &[u8],
     room: &'a mut [u8; LINE_BYTES],
-) -> Option<Place<'a>> {
-    let place = usize::try_from(numbers(name).next()??).ok()?;
+) -> Option<GidFile<'a>> {
+    let index = usize::try_from(numbers(name).next()??).ok()?;
     let condition = Condition::now(&[b"/live/", device, b"/counted", port]).unwrap_or_default();
-    let Some(origin) = condition.gid_origin(place) else { return Some(Place::Empty) };
+    let Some(origin) = condition.gid_origin(index) else { return Some(GidFile::Empty) };
     let mut digits = [0_u8; NUMBER_BYTES];
     let digits = line(u64::try_from(origin).ok()?, &mut digits);
     let folder = inside.strip_suffix(name)?;
     let found: &[u8] = read_private(&[folder, digits.strip_suffix(b"\n")?], room)?;
     match found {
-        [] => Some(Place::Empty),
-        _ if origin == place => None,
-        found => Some(Place::Of(found)),
+        [] => Some(GidFile::Empty),
+        _ if origin == index => None,
+        found => Some(GidFile::Of(found)),
     }
 }
 
@@ -233,8 +233,8 @@ fn replace_by(descriptor: c_int, fresh: &Descriptor) -> Option<()> {
     Some(())
 }
 
-/// Puts something behind a descriptor that cannot be read: EINVAL, as Linux says of the attributes of a place
-/// without an address.
+/// Puts something behind a descriptor that cannot be read: EINVAL, as Linux says of the attributes of an
+/// index without an address.
 fn put_unreadable(descriptor: c_int) -> Option<()> {
     // SAFETY: no memory is involved.
     let fresh = Descriptor::of(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
@@ -250,9 +250,9 @@ fn path_of(descriptor: c_int, room: &mut [u8]) -> Option<&[u8]> {
     let mut name = [0_u8; 48];
     name.get_mut(..front.len())?.copy_from_slice(front);
     name.get_mut(front.len()..front.len() + digits.len())?.copy_from_slice(digits);
-    let (from, link, place, bytes) = (libc::AT_FDCWD, name.as_ptr(), room.as_mut_ptr(), room.len());
+    let (from, link, buffer, bytes) = (libc::AT_FDCWD, name.as_ptr(), room.as_mut_ptr(), room.len());
     // SAFETY: a C string, and so many bytes that may be written. 64-bit ARM has no readlink.
-    let length = unsafe { libc::syscall(libc::SYS_readlinkat, from, link, place, bytes) };
+    let length = unsafe { libc::syscall(libc::SYS_readlinkat, from, link, buffer, bytes) };
     room.get(..usize::try_from(length).ok()?)
 }
 
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(
             totals.number(b"1 64 9999999999999999999999\n"),
             Some(0),
-            "places that are not there count nothing"
+            "counters that are not there count nothing"
         );
         for wrong in [&b""[..], b"\n", b"0 1\n", b"x 1\n"] {
             assert_eq!(totals.number(wrong), None, "{wrong:?}");

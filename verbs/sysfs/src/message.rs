@@ -63,7 +63,7 @@ const OF_SECOND_PORT: u16 = 50;
 const KIND: u16 = 0x3fff;
 
 /// A question.
-pub(crate) struct Request<'a> {
+pub(crate) struct NetlinkRequest<'a> {
     header: &'a [u8; HEADER_BYTES],
     kind: u16,
     flags: u16,
@@ -111,8 +111,8 @@ impl Name {
     }
 
     fn put(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.length) {
-            *place = byte;
+        if let Some(next) = self.bytes.get_mut(self.length) {
+            *next = byte;
             self.length += 1;
         }
     }
@@ -130,12 +130,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-impl<'a> Request<'a> {
+impl<'a> NetlinkRequest<'a> {
     /// The first message of what was sent.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<NetlinkRequest<'a>> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let length = usize::try_from(word(header, 0)?).ok()?.min(bytes.len());
-        Some(Request {
+        Some(NetlinkRequest {
             header,
             kind: half(header, 4)?,
             flags: half(header, 6)?,
@@ -284,8 +284,8 @@ pub(crate) fn device_name(attributes: &[u8]) -> Option<&[u8]> {
 pub(crate) fn put_states(attributes: &mut [u8], (state, physical): (u8, u8)) {
     for (kind, number) in [(PORT_STATE, state), (PORT_PHYS_STATE, physical)] {
         each_of(attributes, kind, &mut |value| {
-            if let Some(place) = value.first_mut() {
-                *place = number;
+            if let Some(first) = value.first_mut() {
+                *first = number;
             }
         });
     }
@@ -343,7 +343,7 @@ impl Out {
         self.length + 2 * HEADER_BYTES + size_of::<i32>() + attributes <= self.bytes.len()
     }
 
-    fn message(&mut self, request: &Request<'_>, port: u32, kind: u16, flags: u16, parts: [&[u8]; 2]) {
+    fn message(&mut self, request: &NetlinkRequest<'_>, port: u32, kind: u16, flags: u16, parts: [&[u8]; 2]) {
         let length = parts.iter().fold(HEADER_BYTES, |length, part| length.saturating_add(part.len()));
         self.put(&(length as u32).to_ne_bytes());
         self.put(&kind.to_ne_bytes());
@@ -363,7 +363,7 @@ impl Out {
 pub(crate) type Find<'a> = &'a mut dyn FnMut(&Name, (u32, u32), &mut [u8]) -> Option<usize>;
 
 /// Whether a question is to make a link of a device that is there already.
-pub(crate) fn has_link(request: &Request<'_>, devices: Devices, find: Find<'_>) -> bool {
+pub(crate) fn has_link(request: &NetlinkRequest<'_>, devices: Devices, find: Find<'_>) -> bool {
     let Some((wanted, _)) = request.new_link() else { return false };
     let mut attributes = [0_u8; ATTRIBUTES_BYTES];
     (0..devices.count).filter(|device| devices.has(*device)).any(|device| {
@@ -376,7 +376,7 @@ pub(crate) fn has_link(request: &Request<'_>, devices: Devices, find: Find<'_>) 
 /// The answer to a question where there are these devices. `send` is called once per datagram, of which a
 /// dump may have several.
 pub(crate) fn answers(
-    request: &Request<'_>,
+    request: &NetlinkRequest<'_>,
     port: u32,
     devices: Devices,
     find: Find<'_>,
@@ -398,12 +398,13 @@ pub(crate) fn answers(
     let mut attributes = [0_u8; ATTRIBUTES_BYTES];
     let mut out = Out::new();
     let (first_port, end_port) = request.ports();
-    let places = (first..end).flat_map(|device| (first_port..end_port).map(move |port| (device, port)));
-    for place in places {
-        if request.command() != SYSTEM && !devices.has(place.0) {
+    let ports = (first..end).flat_map(|device| (first_port..end_port).map(move |port| (device, port)));
+    for whose in ports {
+        let (device, port_num) = whose;
+        if request.command() != SYSTEM && !devices.has(device) {
             continue;
         }
-        let length = request.file_name(place).and_then(|name| find(&name, place, &mut attributes));
+        let length = request.file_name(whose).and_then(|name| find(&name, whose, &mut attributes));
         match length.and_then(|length| attributes.get(..length)) {
             Some(found) => {
                 if !out.has_room(found.len()) {
@@ -414,7 +415,7 @@ pub(crate) fn answers(
             }
             None if request.is_dump() => {}
             // The device has no second port.
-            None if place.1 > 1 => return refuse(libc::EINVAL, send),
+            None if port_num > 1 => return refuse(libc::EINVAL, send),
             None => return refuse(libc::EOPNOTSUPP, send),
         }
     }
@@ -459,7 +460,7 @@ mod tests {
             Some(found.len())
         };
         let devices = Devices { count: devices, gone: 0 };
-        answers(&Request::parse(question).unwrap(), 4711, devices, &mut find, &mut |mut bytes| {
+        answers(&NetlinkRequest::parse(question).unwrap(), 4711, devices, &mut find, &mut |mut bytes| {
             while !bytes.is_empty() {
                 let length = word(bytes, 0).unwrap() as usize;
                 assert_eq!((word(bytes, 8), word(bytes, 12)), (Some(77), Some(4711)));
@@ -505,7 +506,7 @@ mod tests {
                 asked.push(device);
                 Some(0)
             };
-            answers(&Request::parse(question).unwrap(), 1, devices, &mut find, &mut |bytes| {
+            answers(&NetlinkRequest::parse(question).unwrap(), 1, devices, &mut find, &mut |bytes| {
                 first.push((half(bytes, 4).unwrap(), word(bytes, 16)));
             });
             (asked, first)
@@ -628,15 +629,15 @@ mod tests {
     fn nonsense_is_read_without_harm() {
         let good = question(17, 5, &attribute(DEV_INDEX, &[0; 4]));
         for length in 0..good.len() {
-            if let Some(request) = Request::parse(&good[..length]) {
+            if let Some(request) = NetlinkRequest::parse(&good[..length]) {
                 answers(&request, 1, Devices { count: 1, gone: 0 }, &mut |_, _, _| None, &mut |_| {});
             }
         }
-        for place in 0..good.len() {
+        for offset in 0..good.len() {
             for value in [0, 1, 3, 0xff] {
                 let mut bad = good.clone();
-                bad[place] = value;
-                let request = Request::parse(&bad).unwrap();
+                bad[offset] = value;
+                let request = NetlinkRequest::parse(&bad).unwrap();
                 let devices = Devices { count: 16, gone: 5 };
                 answers(&request, 1, devices, &mut |_, _, room| Some(room.len()), &mut |_| {});
                 put_statistics(&mut bad, &|marks| marks);

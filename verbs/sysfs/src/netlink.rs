@@ -17,7 +17,7 @@ use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 use crate::condition;
 use crate::kernel::read_private;
 use crate::live::Totals;
-use crate::message::{self, Name, Request};
+use crate::message::{self, Name, NetlinkRequest};
 use crate::original::Original;
 use crate::remaining;
 use crate::variable::FOLDER;
@@ -50,7 +50,7 @@ type SendTo =
     unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t;
 type SendMsg = unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t;
 
-fn place(descriptor: c_int) -> Option<(&'static AtomicU64, u64)> {
+fn bit_of(descriptor: c_int) -> Option<(&'static AtomicU64, u64)> {
     let number = usize::try_from(descriptor).ok()?;
     Some((MADE.get(number / 64)?, 1 << (number % 64)))
 }
@@ -58,7 +58,7 @@ fn place(descriptor: c_int) -> Option<(&'static AtomicU64, u64)> {
 /// Whether what is sent here is a question for the device.
 #[inline]
 fn is_asked(descriptor: c_int) -> bool {
-    place(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    bit_of(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
         && is_ours(descriptor)
 }
 
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protoc
     }
     // SAFETY: no memory is involved.
     let made = unsafe { original(domain, kind, libc::NETLINK_USERSOCK) };
-    if let Some((word, bit)) = place(made) {
+    if let Some((word, bit)) = bit_of(made) {
         word.fetch_or(bit, Ordering::Relaxed);
     }
     made
@@ -199,7 +199,7 @@ unsafe fn ask(descriptor: c_int, bytes: *const c_void, length: size_t) -> ssize_
 /// Answers a question into the socket that it was sent to.
 fn answer(descriptor: c_int, question: &[u8]) {
     let Some(own) = connected_to_itself(descriptor) else { return };
-    let Some(request) = Request::parse(question) else { return };
+    let Some(request) = NetlinkRequest::parse(question) else { return };
     let devices = remaining::devices();
     let mut find = |name: &Name, (device, port): (u32, u32), room: &mut [u8]| {
         let found = read_private(&[FOLDER_OF_ANSWERS, name.bytes()], room)?;
@@ -207,8 +207,8 @@ fn answer(descriptor: c_int, question: &[u8]) {
             let counted = Name::of_device(device, if port == 1 { b"counted" } else { b"counted2" });
             let totals = Totals::now(&[FOLDER_OF_ANSWERS, counted.bytes()]);
             message::put_statistics(found, &|marks| {
-                let places = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
-                totals.sum(places.map(|mark| usize::from(mark) - 1))
+                let marks = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
+                totals.sum(marks.map(|mark| usize::from(mark) - 1))
             });
         }
         if request.is_about_objects() {

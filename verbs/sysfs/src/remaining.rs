@@ -81,8 +81,8 @@ impl Suffix {
     fn of(gone: u64) -> Suffix {
         let mut suffix = Suffix::default();
         let digits = (0..DIGITS as u32).rev().map(|digit| hexadecimal(gone >> (4 * digit) & 0xf));
-        for (place, byte) in suffix.bytes.iter_mut().zip(WITHOUT.iter().copied().chain(digits)) {
-            *place = byte;
+        for (target, byte) in suffix.bytes.iter_mut().zip(WITHOUT.iter().copied().chain(digits)) {
+            *target = byte;
             suffix.length += 1;
         }
         suffix

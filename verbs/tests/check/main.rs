@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use planted::{End, PROGRAMS};
+use planted::{PROGRAMS, PlantedEnd};
 use pumice_verbs::{CheckOptions, Device, DeviceOptions, Entry, FabricConfig, Frame, Simulation};
 
 /// What the child process of a test is told by.
@@ -33,9 +33,9 @@ fn planted_line(kind: &str) -> u32 {
     found.expect("the source says where it is").1
 }
 
-/// Whether a finding has a frame in this line of the programs, in its place or in another that belongs to it.
+/// Whether a finding has a frame in this line of the programs, in its stack or in another that belongs to it.
 fn is_at(entry: &Entry, line: u32) -> bool {
-    let related = entry.related.iter().flat_map(|place| &place.frames);
+    let related = entry.related.iter().flat_map(|stack| &stack.frames);
     let is_here = |frame: &Frame| {
         frame.line == Some(line)
             && frame.file.as_deref().is_some_and(|file| file.ends_with("check/planted.rs"))
@@ -50,7 +50,7 @@ fn kinds(entries: &[Entry]) -> Vec<&'static str> {
 /// What a program was found to do wrong on a device.
 fn found(device: Device, kind: &str, is_fixed: bool) -> Vec<Entry> {
     let (_, program) = PROGRAMS.into_iter().find(|(name, _)| *name == kind).expect("a program");
-    let end = End::new(device).unwrap();
+    let end = PlantedEnd::new(device).unwrap();
     program(&end, is_fixed).unwrap();
     end.device.findings()
 }
@@ -138,7 +138,7 @@ fn devices_of_a_process_share_a_report_that_is_written_when_they_are_dropped() {
 fn planted_program() {
     let Ok(kind) = std::env::var(PLANTED) else { return };
     let (_, program) = PROGRAMS.into_iter().find(|(name, _)| *name == kind).expect("a program");
-    let end = End::new(Device::open(options()).unwrap()).unwrap();
+    let end = PlantedEnd::new(Device::open(options()).unwrap()).unwrap();
     program(&end, false).unwrap();
 }
 

@@ -11,17 +11,17 @@ use pumice_verbs::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A device, and what every program needs.
-pub(crate) struct End {
+pub(crate) struct PlantedEnd {
     pub(crate) device: Device,
     domain: ProtectionDomain,
     memory: MemoryRegion,
 }
 
-impl End {
-    pub(crate) fn new(device: Device) -> Result<End> {
+impl PlantedEnd {
+    pub(crate) fn new(device: Device) -> Result<PlantedEnd> {
         let domain = device.protection_domain()?;
         let memory = domain.allocate(4096, all())?;
-        Ok(End { device, domain, memory })
+        Ok(PlantedEnd { device, domain, memory })
     }
 
     fn qp(&self, send: &CompletionQueue, recv: &CompletionQueue) -> Result<RcQueuePair> {
@@ -38,12 +38,12 @@ fn connect(one: &RcQueuePair, other: &RcQueuePair) -> Result<()> {
     other.connect(&one.endpoint(), &Default::default())
 }
 
-fn write_to<'a>(local: &'a [LocalSlice; 1], to: &End) -> SendRequest<'a, Rc> {
+fn write_to<'a>(local: &'a [LocalSlice; 1], to: &PlantedEnd) -> SendRequest<'a, Rc> {
     SendRequest::write(local, to.memory.remote())
 }
 
 /// More completions than there is room for.
-pub(crate) fn cq_too_small(end: &End, is_fixed: bool) -> Result<()> {
+pub(crate) fn cq_too_small(end: &PlantedEnd, is_fixed: bool) -> Result<()> {
     let cq = end.device.completion_queue(if is_fixed { 8 } else { 2 })?;
     let qp = end.qp(&cq, &cq)?;
     qp.connect(&qp.endpoint(), &Default::default())?;
@@ -54,7 +54,7 @@ pub(crate) fn cq_too_small(end: &End, is_fixed: bool) -> Result<()> {
 }
 
 /// Requests that make no completion, until the queue is full for ever.
-pub(crate) fn send_queue_never_reaped(end: &End, is_fixed: bool) -> Result<()> {
+pub(crate) fn send_queue_never_reaped(end: &PlantedEnd, is_fixed: bool) -> Result<()> {
     let cq = end.device.completion_queue(64)?;
     let qp = end.qp(&cq, &cq)?;
     qp.connect(&qp.endpoint(), &Default::default())?;
@@ -75,7 +75,7 @@ pub(crate) fn send_queue_never_reaped(end: &End, is_fixed: bool) -> Result<()> {
 }
 
 /// Armed after the last poll, and asleep without another poll.
-pub(crate) fn lost_wakeup(end: &End, is_fixed: bool) -> Result<()> {
+pub(crate) fn lost_wakeup(end: &PlantedEnd, is_fixed: bool) -> Result<()> {
     let channel = end.device.completion_channel()?;
     let cq = channel.completion_queue(8, 0)?;
     let qp = end.qp(&cq, &cq)?;
@@ -101,7 +101,7 @@ pub(crate) fn lost_wakeup(end: &End, is_fixed: bool) -> Result<()> {
 }
 
 /// A queue pair that waits for ever for a peer that does not answer.
-pub(crate) fn timeout_for_ever(end: &End, is_fixed: bool) -> Result<()> {
+pub(crate) fn timeout_for_ever(end: &PlantedEnd, is_fixed: bool) -> Result<()> {
     let cq = end.device.completion_queue(8)?;
     let qp = end.qp(&cq, &cq)?;
     let options = RcConnectOptions { timeout: if is_fixed { 14 } else { 0 }, ..Default::default() };
@@ -110,7 +110,7 @@ pub(crate) fn timeout_for_ever(end: &End, is_fixed: bool) -> Result<()> {
 }
 
 /// A queue pair is dropped while a request is under way.
-pub(crate) fn in_flight_at_destroy(end: &End, is_fixed: bool) -> Result<()> {
+pub(crate) fn in_flight_at_destroy(end: &PlantedEnd, is_fixed: bool) -> Result<()> {
     let cq = end.device.completion_queue(8)?;
     let (qp, peer) = (end.qp(&cq, &cq)?, end.qp(&cq, &cq)?);
     connect(&qp, &peer)?;
@@ -128,7 +128,7 @@ pub(crate) fn in_flight_at_destroy(end: &End, is_fixed: bool) -> Result<()> {
 }
 
 /// Memory that is registered for each message.
-pub(crate) fn registering_in_loop(end: &End, is_fixed: bool) -> Result<()> {
+pub(crate) fn registering_in_loop(end: &PlantedEnd, is_fixed: bool) -> Result<()> {
     for _ in 0..if is_fixed { 10 } else { 200 } {
         end.domain.allocate(64, all())?; // BUG: registering-in-loop
     }
@@ -136,7 +136,7 @@ pub(crate) fn registering_in_loop(end: &End, is_fixed: bool) -> Result<()> {
 }
 
 /// A program: its function gets a device, and whether the mistake is mended.
-pub(crate) type Program = fn(&End, bool) -> Result<()>;
+pub(crate) type Program = fn(&PlantedEnd, bool) -> Result<()>;
 
 /// All programs, by the kind of their mistake.
 pub(crate) const PROGRAMS: [(&str, Program); 6] = [

@@ -26,10 +26,10 @@ fn open(net: u8, last: u8) -> Side {
 }
 
 /// A child process that plays a role until it is killed, or its standard input ends.
-struct Process(Child);
+struct RoleProcess(Child);
 
-impl Process {
-    fn start(role: &str, net: u8) -> Process {
+impl RoleProcess {
+    fn start(role: &str, net: u8) -> RoleProcess {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["deaths::process", "--exact", "--nocapture"])
             .env("PUMICE_VERBS_ROLE", format!("{role} {net}"))
@@ -37,7 +37,7 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut process = Process(child);
+        let mut process = RoleProcess(child);
         let out = BufReader::new(process.0.stdout.take().unwrap());
         assert!(out.lines().any(|line| line.unwrap().ends_with("ready")), "{role} ended");
         process
@@ -49,7 +49,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for RoleProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -99,7 +99,7 @@ fn connect(side: &Side, to: IpAddr, params: &ConnectionParams) -> Connection<pum
 
 #[test]
 fn who_only_waits_learns_that_the_server_was_killed() {
-    let mut server = Process::start("server", 111);
+    let mut server = RoleProcess::start("server", 111);
     let client = open(111, 2);
     let quick =
         ConnectionParams { retry_count: 1, response_timeout: 14, max_cm_retries: 3, ..Default::default() };
@@ -133,7 +133,7 @@ fn who_only_waits_learns_that_the_server_was_killed() {
 fn who_only_waits_learns_that_the_client_was_killed_and_the_port_is_free_again() {
     let server = open(112, 1);
     let listener = server.device.listen(PORT).unwrap();
-    let mut clients: Vec<Process> = (0..3).map(|_| Process::start("client", 112)).collect();
+    let mut clients: Vec<RoleProcess> = (0..3).map(|_| RoleProcess::start("client", 112)).collect();
     let mut connections: Vec<_> = (0..3)
         .map(|_| {
             let request = listener.request(LIMIT).unwrap();
@@ -165,7 +165,7 @@ fn who_only_waits_learns_that_the_client_was_killed_and_the_port_is_free_again()
     }
 
     drop((connections, listener, server));
-    let mut other = Process::start("server", 112);
+    let mut other = RoleProcess::start("server", 112);
     other.kill();
     // The port of a process that was killed is free at once.
     let side = open(112, 1);

@@ -67,8 +67,8 @@ impl Attacker {
         let mut mad = self.request(number).to_vec();
         let flips = self.draw() % 12;
         for _ in 0..flips {
-            let (place, value) = (self.draw() as usize % 64, self.draw() as u8);
-            mad[place] = value;
+            let (offset, value) = (self.draw() as usize % 64, self.draw() as u8);
+            mad[offset] = value;
         }
         // Attributes of messages, most of the time; any method and class now and then.
         if self.draw().is_multiple_of(2) {

@@ -53,7 +53,7 @@ impl Side {
         assert_eq!((completion.wr_id, completion.status), (wr_id, status));
     }
 
-    /// Writes a pattern that differs from place to place, and returns it.
+    /// Writes a pattern that differs from offset to offset, and returns it.
     pub(crate) fn pattern(&self, offset: usize, length: usize) -> Vec<u8> {
         let bytes: Vec<u8> = (0..length).map(|n| (n * 7 + n / 251 + offset) as u8).collect();
         self.memory.write(offset, &bytes).unwrap();

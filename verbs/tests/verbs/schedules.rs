@@ -50,7 +50,7 @@ fn watch(seed: u64) -> (Vec<(u64, usize)>, bool) {
 }
 
 #[test]
-fn a_seed_is_a_schedule_and_some_place_the_end_of_a_message_first() {
+fn a_seed_is_a_schedule_and_with_some_the_end_of_a_message_arrives_first() {
     let mut end_first = 0;
     for seed in 0..SEEDS {
         let first = watch(seed);
@@ -61,7 +61,7 @@ fn a_seed_is_a_schedule_and_some_place_the_end_of_a_message_first() {
 }
 
 #[test]
-fn everything_is_in_its_place_at_its_completion_with_every_seed() {
+fn everything_has_arrived_at_its_completion_with_every_seed() {
     for seed in 0..SEEDS {
         let (_simulation, a, b) = shuffled(seed);
         let (qp, peer) = connected(&a, &b);
@@ -70,7 +70,7 @@ fn everything_is_in_its_place_at_its_completion_with_every_seed() {
             let at = 1000 * round as usize;
             let sent = a.pattern(at, LENGTH);
             let local = [a.memory.slice(at..at + LENGTH).unwrap()];
-            // Two WRITEs to one place, the second one last; the message tells of both.
+            // Two WRITEs to one address, the second one last; the message tells of both.
             let zeros = [a.memory.slice(200_000..200_000 + LENGTH).unwrap()];
             let target = remote.slice(at..at + LENGTH).unwrap();
             qp.post_send(&SendRequest::write(&zeros, target)).unwrap();

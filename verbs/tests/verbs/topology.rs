@@ -74,10 +74,10 @@ impl Scene {
         let sent: Vec<_> = senders.iter().map(|side| side.pattern(0, LENGTH)).collect();
         let begun = Instant::now();
         for round in 0..rounds {
-            for (place, (side, (qp, _))) in senders.iter().zip(&pairs).enumerate() {
+            for (index, (side, (qp, _))) in senders.iter().zip(&pairs).enumerate() {
                 let (from, to) = (side.memory.slice(..LENGTH).unwrap(), receiver.memory.remote());
-                // Two senders have a place each in the memory of the receiver.
-                let to = to.slice(place % 2 * LENGTH..(place % 2 + 1) * LENGTH).unwrap();
+                // Two senders have a range each in the memory of the receiver.
+                let to = to.slice(index % 2 * LENGTH..(index % 2 + 1) * LENGTH).unwrap();
                 qp.post_send(&SendRequest::write(&[from], to).wr_id(round).signaled()).unwrap();
             }
         }
@@ -87,8 +87,8 @@ impl Scene {
             }
         }
         let took = begun.elapsed();
-        for (place, sent) in sent.iter().enumerate() {
-            assert_eq!(receiver.memory.to_vec(place % 2 * LENGTH, LENGTH).unwrap(), *sent);
+        for (index, sent) in sent.iter().enumerate() {
+            assert_eq!(receiver.memory.to_vec(index % 2 * LENGTH, LENGTH).unwrap(), *sent);
         }
         took
     }

@@ -133,7 +133,7 @@ impl Core {
     /// As [`Core::drive`], before something is destroyed: its memory may be gone already.
     pub(crate) fn drive_out(&self) {
         let mut engine = self.lock();
-        engine.resources.release_late();
+        engine.resources.drain_stores();
         let now_ns = self.clock.now_ns();
         self.drive_locked(&mut engine, now_ns, Acknowledge::Now, MappingCheckPolicy::Everything);
     }

@@ -1,7 +1,7 @@
 //! What befalls the device: operations on its objects, its ports and itself, and what of them ends by itself.
 
 use pumice_faults::calls::CallKey;
-use pumice_faults::{Adapter, FIRST_PORT, Faults};
+use pumice_faults::{Adapter, FIRST_PORT};
 use pumice_ground::link_rate::{Speed, Width};
 use pumice_ground::link_words::LinkSettings;
 use pumice_objects::async_event::AsyncElement;
@@ -16,8 +16,7 @@ impl Engine {
     /// What is due happens. Then the queue pairs go on that stood still for it.
     #[cold]
     pub(super) fn happen(&mut self) {
-        let Some(faults) = self.resources.faults.as_deref_mut() else { return };
-        let due = faults.take_incidents();
+        let due = self.resources.decisions.take_incidents();
         let now_ns = self.now_ns();
         for (qpn, one) in &due {
             one.befall(self, *qpn, now_ns);
@@ -39,7 +38,7 @@ impl Engine {
 
     /// The time of the clock that plans go by; 0 without a plan.
     fn now_ns(&self) -> u64 {
-        self.resources.faults.as_deref().map_or(0, Faults::now_ns)
+        self.resources.decisions.now_ns()
     }
 
     /// A port's condition is another one from now on.
@@ -99,7 +98,7 @@ impl Engine {
 
     /// When the plan has something happen is found out anew.
     pub(super) fn look_at_times(&mut self) {
-        self.outages.timed_ns = self.resources.faults.as_deref().and_then(Faults::next_timed_ns);
+        self.outages.timed_ns = self.resources.decisions.next_timed_ns();
     }
 
     /// Whether the device does nothing now. What arrives meanwhile is lost.

@@ -141,7 +141,7 @@ impl Receivers<'_> {
         }
         entry.traffic.received(bytes.len());
         // What it does is in the shared record when it has been handled.
-        resources.release_late();
+        resources.drain_stores();
         let mut host = resources.host(checks.of_connections());
         let executed = entry.with(&mut host, |qp, host| {
             qp.handle_packet(now_ns, arrival, packet, host);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use pumice_events::counters::Counters;
-use pumice_faults::Faults;
 use pumice_objects::memory::MappingCheck;
 use pumice_ports::gsi::Gsi;
 use pumice_ports::{Peer, Port};
@@ -171,7 +170,7 @@ impl Engine {
             gsi.read_mads(now_ns, &mut **port);
             self.send_mads(now_ns);
         }
-        self.resources.time_late(now_ns);
+        self.resources.time_stores(now_ns);
         if any {
             self.settle();
             if !self.responders.is_empty() {
@@ -192,8 +191,8 @@ impl Engine {
         gsi.forward_detained(now_ns, &mut **port);
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
         sink.turn(u64::MAX, false);
-        let faults = resources.faults.as_deref_mut().filter(|faults| faults.is_active());
-        let sent = gsi.send_mads(&resources.ports, faults, &mut sink);
+        let Resources { ports, decisions, .. } = resources;
+        let sent = gsi.send_mads(ports, decisions.of_messages(), &mut sink);
         sent && (sink.sealed_packets == 0 || sink.flush())
     }
 
@@ -205,11 +204,11 @@ impl Engine {
     /// Looks at every queue pair that something happened to: what it wants to do next.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        if self.resources.faults.as_deref().is_some_and(Faults::has_incidents) {
+        if self.resources.decisions.has_incidents() {
             self.happen();
         }
-        while !self.resources.qp_faults.is_empty() {
-            self.apply_faults();
+        while !self.resources.qp_failures.is_empty() {
+            self.apply_failures();
         }
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
         targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
@@ -244,13 +243,13 @@ impl Engine {
     }
 
     /// Queue pairs whose completion queue overran go to ERR.
-    fn apply_faults(&mut self) {
-        for fault in std::mem::take(&mut self.resources.qp_faults) {
-            if let Some((index, entry)) = self.queue_pairs.by_number(fault.qpn) {
+    fn apply_failures(&mut self) {
+        for failure in std::mem::take(&mut self.resources.qp_failures) {
+            if let Some((index, entry)) = self.queue_pairs.by_number(failure.qpn) {
                 // If the record of a shared target cannot be locked, the target is gone, or the process that
-                // has the lock finds the same fault.
+                // has the lock finds the same failure.
                 let _ = entry.with(&mut self.resources.host(MappingCheck::Assumed), |qp, host| {
-                    qp.enter_error(Some(fault.cause), host);
+                    qp.enter_error(Some(failure.cause), host);
                 });
                 self.touched.push(index);
             }
@@ -392,7 +391,7 @@ impl Engine {
             }
         }
         // An ACK that follows joins the batch: one system call carries reply and ACK.
-        if responders.is_empty() || resources.has_late() {
+        if responders.is_empty() || resources.has_buffered() {
             sink.flush();
         }
         unfinished || sink.builder.is_stalled()
@@ -420,7 +419,7 @@ impl Engine {
             ..
         } = self;
         // They would promise what a shuffled schedule has not done yet.
-        if responders.is_empty() || resources.has_late() {
+        if responders.is_empty() || resources.has_buffered() {
             return false;
         }
         let after_completions =
@@ -473,7 +472,7 @@ impl Engine {
             return;
         }
         self.expire_outages(now_ns);
-        self.resources.expire_late(now_ns);
+        self.resources.expire_waits(now_ns);
         let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
         if any {
             let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
@@ -522,7 +521,7 @@ impl Engine {
             self.deadlines.next_ns(),
             self.port.next_event_ns(),
             self.held_until_ns,
-            self.resources.late_due_ns(),
+            self.resources.waits_due_ns(),
             self.gsi.deadline_ns(),
             self.look_deadline_ns(),
             self.reply.deadline_ns(),
@@ -543,8 +542,9 @@ impl Engine {
         if self.outages.is_still() || self.waits_for_port() {
             return false;
         }
-        let responds =
-            !self.responders.is_empty() && self.reply.deadline_ns().is_none() && !self.resources.has_late();
+        let responds = !self.responders.is_empty()
+            && self.reply.deadline_ns().is_none()
+            && !self.resources.has_buffered();
         let waits = !self.senders.is_empty() || self.builder.is_stalled() || self.gsi.has_backlog();
         responds || waits || self.has_frames()
     }

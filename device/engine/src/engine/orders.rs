@@ -1,8 +1,8 @@
 //! Orders of other processes to change the fault plan while the program runs.
 
 use pumice_events::inspect::Question;
-use pumice_faults::Moment;
 use pumice_faults::live::{LiveAnswer, LiveOrder};
+use pumice_faults::{ForPort, Moment};
 use pumice_ports::{FaultPort, Link, LinkPort, Nowhere, Port as _};
 use pumice_transport::host::Counter;
 
@@ -46,16 +46,16 @@ impl Engine {
         if self.is_armed {
             return;
         }
-        let Some(faults) = self.resources.faults.as_deref().filter(|faults| faults.is_active()) else {
+        let Some(ForPort { partitions, notes, seed, tag, clock }) = self.resources.decisions.for_port()
+        else {
             return;
         };
-        let partitions = faults.partitions().clone();
-        let witness = faults.notes().map(|notes| (notes.clone(), self.resources.subscribers()));
+        let witness = notes.map(|notes| (notes, self.resources.subscribers()));
         let mut bare = std::mem::replace(&mut self.port, Box::new(Nowhere));
         if !bare.has_link() {
             // The plan may change what the link does.
-            let (link, clock) = (Link::default().seeded(faults.seed(), faults.tag()), faults.clock());
-            bare = Box::new(LinkPort::new(bare, link, clock));
+            let link = Link::default().seeded(seed, &tag);
+            bare = Box::new(LinkPort::new(bare, link, &clock));
             bare.observe(&self.resources.counters);
         }
         self.port = Box::new(FaultPort::of_plan(bare, partitions, witness));

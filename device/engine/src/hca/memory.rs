@@ -147,7 +147,7 @@ impl Hca {
         Ok(self.noted(made)?)
     }
 
-    /// The region at a place of the table, as another context of the program names it: its handle, its
+    /// The region at an index of the table, as another context of the program names it: its handle, its
     /// keys, and what it is.
     ///
     /// # Errors

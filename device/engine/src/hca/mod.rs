@@ -4,7 +4,6 @@
 //! that has something does not. The thread that holds the lock drives the engine: [`Hca::poll_cq`] on an
 //! empty queue, [`Hca::post_send`], a thread in [`Hca::wait_cq_event`], or the background thread.
 
-mod calls;
 mod connection;
 mod error;
 mod ethernet;
@@ -30,9 +29,7 @@ use crate::engine::{Engine, QueuePairs};
 use crate::resources::Resources;
 use pumice_events::counters::Counters;
 use pumice_events::{Subscriber, Subscribers};
-use pumice_faults::calls::CallFaults;
-use pumice_faults::shuffle::Shuffle;
-use pumice_faults::{FaultPlan, PlanAtWork, Triggers};
+use pumice_faults::CallAttendant;
 use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::limits::Limits;
@@ -47,9 +44,9 @@ use pumice_profile::addresses::guid::default_guid;
 use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 
+pub use crate::decisions::Decisions;
+pub use crate::gate::{CallEnd, CallGate, CallWatch, Entered};
 pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
-pub use calls::CallWatch;
-pub use calls::{CallEnd, CallGate, Entered};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;
 pub use pumice_share::xrc::XrcdFile;
@@ -157,29 +154,23 @@ impl Hca {
     /// give.
     pub fn open(mut config: HcaConfig, port: Box<dyn Port>, clock: Clock) -> Result<Hca, HcaError> {
         let events = Arc::new(config.subscribe(&clock));
-        let triggers = Triggers::new(&FaultPlan::new(), &clock);
-        let faults = CallFaults::new(&FaultPlan::new(), &config.name, &triggers);
-        let calls = CallGate::new(CallWatch::default(), faults, triggers, events);
-        Hca::open_with(config, port, clock, calls, None, None)
+        let calls = CallGate::open(events, &config.name, &clock);
+        Hca::open_with(config, port, clock, calls, Decisions::default())
     }
 
-    /// As [`Hca::open`], with the subscribers of the gate and the port, a fault plan and a shuffled schedule.
+    /// As [`Hca::open`], with the subscribers of the gate and the port, and who decides what the device does.
     pub fn open_with(
         config: HcaConfig,
         mut port: Box<dyn Port>,
         clock: Clock,
         calls: CallGate,
-        faults: Option<PlanAtWork>,
-        shuffle: Option<Arc<Shuffle>>,
+        decisions: Decisions,
     ) -> Result<Hca, HcaError> {
         config.congestion.check().map_err(ResourceError::invalid)?;
         let threaded = !clock.is_virtual();
         let events = Arc::clone(calls.events());
         let mut resources = Resources::with_subscribers(config.limits, Arc::clone(&events))?;
-        if let Some(faults) = faults {
-            resources.set_plan(faults, &clock);
-        }
-        resources.set_shuffle(shuffle);
+        resources.set_decisions(decisions);
         resources.set_number_base(config.process.number_base());
         resources.ports = ports(&config);
         let port_count = resources.ports.count();
@@ -329,16 +320,16 @@ impl Hca {
         &self.events
     }
 
-    /// What a fault plan makes happen after calls happens here.
-    pub fn attend_calls(&self, triggers: &Triggers) {
+    /// Who wants to be told of calls that returned, to let happen here what waits for them.
+    pub fn call_attendant(&self) -> CallAttendant {
         let core = Arc::downgrade(&self.core);
-        triggers.attend(Arc::new(move |key| {
+        Arc::new(move |key| {
             let Some(core) = core.upgrade() else { return false };
             let mut engine = core.lock();
             engine.called(key);
             core.note_deadline(&engine, core.clock.now_ns());
             true
-        }));
+        })
     }
 
     /// The gate at the entry of calls, for those who ask about calls here.
@@ -358,11 +349,11 @@ impl Hca {
         self.core.drive_out();
     }
 
-    /// Before the process exits: what a shuffled schedule has put off is done, unless another thread drives.
+    /// Before the process exits: what waits to be stored is stored, unless another thread drives.
     /// What is owed to peers then leaves with the next polls.
     pub fn end_schedule(&self) {
         if let Some(mut engine) = self.core.try_lock() {
-            engine.resources.release_late();
+            engine.resources.drain_stores();
         }
     }
 

@@ -238,7 +238,7 @@ impl Hca {
         Ok(changed)
     }
 
-    /// Makes the addresses of the ports these: those that stay keep their places, new ones get the first
+    /// Makes the addresses of the ports these: those that stay keep their indices, new ones get the first
     /// free.
     /// One GID_CHANGE if anything changed.
     pub fn set_gids(&self, entries: Vec<GidEntry>) -> bool {

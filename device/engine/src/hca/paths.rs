@@ -21,7 +21,7 @@ pub(super) struct Paths<'a> {
     ports: &'a Ports,
     port: &'a mut dyn Port,
     now_ns: u64,
-    /// The UDP source port that was computed for a path, and the one that it has in its place.
+    /// The UDP source port that was computed for a path, and the one that it has instead.
     pub(super) replaced: Option<(u16, u16)>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Paths<'a> {
         })
     }
 
-    /// The partition and the alternate path that attributes name by places of the tables of a port.
+    /// The partition and the alternate path that attributes name by indices of the tables of a port.
     pub(super) fn named_by_tables(
         &mut self,
         port: Option<&DevicePort>,
@@ -107,9 +107,9 @@ fn remote_of(qp: &QueuePair, attributes: &QpAttributes, mask: AttributeMask) -> 
     })
 }
 
-/// The empty place of the GID table that is behind a destination which is no address: programs give their
+/// The empty entry of the GID table that is behind a destination which is no address: programs give their
 /// peers what `ibv_query_gid` said of the index, and get it back.
-pub(super) fn empty_place(
+pub(super) fn empty_gid_entry(
     ports: &Ports,
     attributes: &QpAttributes,
     error: &ModifyError,
@@ -122,7 +122,7 @@ pub(super) fn empty_place(
     ports.get(vector.port_num)?.gids.entry(vector.sgid_index).err()
 }
 
-/// The key at an index; an empty place is no partition.
+/// The key at an index; an empty entry is no partition.
 fn partition(pkeys: &PkeyTable, index: u16) -> Result<u16, ResourceError> {
     match pkeys.pkey(index.into())? {
         0 => {

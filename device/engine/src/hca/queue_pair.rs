@@ -13,7 +13,7 @@ use pumice_transport::qp::{AttributeMask, ModifyLimits, PostError, QpAttributes,
 use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
-use super::paths::{Paths, empty_place};
+use super::paths::{Paths, empty_gid_entry};
 use super::{Hca, HcaError, TargetRegistration};
 use crate::engine::{Acknowledge, QpEntry};
 use crate::resources::{MappingCheckPolicy, QpSetup};
@@ -21,7 +21,7 @@ use crate::resources::{MappingCheckPolicy, QpSetup};
 /// Checks a change of state and attributes before anything of it is done.
 ///
 /// # Errors
-/// Which attribute is missing, not allowed or wrong, or which place of the GID table is empty.
+/// Which attribute is missing, not allowed or wrong, or which entry of the GID table is empty.
 fn check_transition(
     ports: &Ports,
     qp: &QueuePair,
@@ -31,7 +31,7 @@ fn check_transition(
 ) -> Result<(), HcaError> {
     let qpn = qp.context().qpn;
     let checked = pumice_transport::qp::transition::check(qp.qp_type(), qp.state(), attributes, mask, limits);
-    checked.map_err(|error| match empty_place(ports, attributes, &error) {
+    checked.map_err(|error| match empty_gid_entry(ports, attributes, &error) {
         Some(empty) => HcaError::Entry { qpn, error: empty },
         None => HcaError::Modify { qpn, error },
     })?;

@@ -23,9 +23,9 @@ impl Resources {
         check: MappingCheck,
     ) -> Result<(), FrameError> {
         if let FrameData::Buffers(sges) = data
-            && self.has_late()
+            && self.has_buffered()
         {
-            self.place_before_gather(qp.pd, sges, 0, length_bytes as usize);
+            self.drain_before_gather(qp.pd, sges, 0, length_bytes as usize);
         }
         let Resources { ethernet, memory, .. } = self;
         let Some(ethernet) = ethernet else { return Ok(()) };

@@ -37,7 +37,7 @@ impl Resources {
             port.gids.remove(gid);
         }
         for entry in entries {
-            // What does not fit in the table has no place until another address goes.
+            // What does not fit in the table has no index until another address goes.
             changed |= port.gids.add(entry).unwrap_or(false);
         }
         port.follow_mtu();
@@ -52,7 +52,7 @@ impl Resources {
     /// A queue pair is on a port: what happens to it is counted there, too.
     pub(crate) fn put_at_port(&mut self, qpn: Qpn, port_num: u8) {
         let counters =
-            usize::from(port_num).checked_sub(1).and_then(|place| self.port_counters.get(place)).cloned();
+            usize::from(port_num).checked_sub(1).and_then(|index| self.port_counters.get(index)).cloned();
         if let Some(attachment) = self.attachment_mut(qpn) {
             attachment.port_counters = counters;
         }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_list_of_addresses_keeps_places_and_is_told_once() {
+    fn a_new_list_of_addresses_keeps_indices_and_is_told_once() {
         let mut resources = Resources::new(Limits::default()).unwrap();
         let entry = |ip: &str| GidEntry::new(ip.parse().unwrap(), "eth0", 2, Mtu::Mtu1024);
         let events = |resources: &Resources| -> Vec<AsyncEventType> {
@@ -122,10 +122,10 @@ mod tests {
         let next = [three[2].clone(), entry("10.0.0.4"), entry("10.0.0.5")];
         assert!(resources.set_gids(next.to_vec()));
         assert_eq!(events(&resources), [GidChange], "two gone and two new: one event");
-        let places: Vec<_> =
+        let entries: Vec<_> =
             resources.ports.entries().map(|(index, entry)| (index, entry.ip.to_string())).collect();
         let expected = [(0, "10.0.0.4"), (1, "10.0.0.5"), (2, "10.0.0.3")];
-        assert_eq!(places, expected.map(|(index, ip)| (index, ip.to_owned())));
+        assert_eq!(entries, expected.map(|(index, ip)| (index, ip.to_owned())));
         assert!(resources.set_gids(Vec::new()));
         assert_eq!(events(&resources), [PortErr, GidChange]);
     }

@@ -19,9 +19,8 @@ use pumice_transport::types::{
 };
 use pumice_transport::wire::Packet;
 
-use super::late::Target;
-use super::made::Made;
 use super::tables::{Receives, Resources};
+use crate::decisions::{Made, Target};
 
 /// The device, for one call into the protocol: the call's copies are checked like this.
 pub(crate) struct DeviceHost<'a> {
@@ -56,17 +55,17 @@ impl DerefMut for DeviceHost<'_> {
 impl Host for DeviceHost<'_> {
     #[inline]
     fn gather(&mut self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        if self.has_late() {
-            self.place_before_gather(pd, sges, offset, out.len());
+        if self.has_buffered() {
+            self.drain_before_gather(pd, sges, offset, out.len());
         }
         self.memory.gather(pd, sges, offset, out, self.check)
     }
 
     #[inline]
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.late.is_some() {
+        if self.is_shuffled() {
             let (target, check) = (Target::Local { pd, sges: Cow::Borrowed(sges), offset }, self.check);
-            return self.store_shuffled(&target, data, check);
+            return self.store_buffered(&target, data, check);
         }
         self.memory.scatter(pd, sges, offset, data, self.check)
     }
@@ -89,16 +88,16 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.late.is_some() {
+        if self.is_shuffled() {
             let check = self.check;
-            return self.store_shuffled(&Target::Remote { key, address }, data, check);
+            return self.store_buffered(&Target::Remote { key, address }, data, check);
         }
         self.memory.remote_write(key, address, data, self.check)
     }
 
     #[inline]
     fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        self.release_late();
+        self.drain_stores();
         self.memory.remote_read(key, address, out, self.check)
     }
 
@@ -108,7 +107,7 @@ impl Host for DeviceHost<'_> {
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
-        self.release_late();
+        self.drain_stores();
         self.memory.remote_atomic(key, address, operation)
     }
 
@@ -118,17 +117,17 @@ impl Host for DeviceHost<'_> {
         range: Option<(u64, u64)>,
         access: Access,
     ) -> Result<(), MemoryError> {
-        self.release_late();
+        self.drain_stores();
         self.memory.remote_flush(key, range, access)
     }
 
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
-        self.release_late();
+        self.drain_stores();
         self.memory.invalidate(key)
     }
 
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
-        self.release_late();
+        self.drain_stores();
         self.memory.bind_window(qp.pd, qp.qpn, bind)
     }
 
@@ -203,7 +202,7 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn judges(&self) -> bool {
-        self.puts_off
+        self.decisions.delays()
     }
 
     fn judge(&mut self, qp: &QpContext, ended: &Ended) -> Option<WcStatus> {
@@ -211,10 +210,10 @@ impl Host for DeviceHost<'_> {
     }
 
     fn event(&mut self, qp: &QpContext, event: AsyncEventType) {
-        if self.puts_off {
+        if self.decisions.delays() {
             self.end_wait_of(qp.ordinal);
         }
-        if self.late.is_some() {
+        if self.is_shuffled() {
             self.release_before_event(qp);
         }
         self.raise_qp_event(qp.qpn, event);
@@ -231,17 +230,12 @@ impl Host for DeviceHost<'_> {
     }
 
     fn halted(&mut self, qp: &QpContext) {
-        if let Some(faults) = &mut self.resources.faults {
-            faults.halted(qp);
-        }
+        self.resources.decisions.halted(qp);
     }
 
     fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
-        let Resources { faults, events, .. } = &mut *self.resources;
-        let faults = faults.as_deref_mut().filter(|faults| faults.is_active());
-        let Some(faults) = faults else { return Fate::default() };
-        let qpn = Some(qp.qpn);
-        faults.decide(qp, departure, &mut |fault| events.emit(&Event::FaultApplied { fault, qpn }))
+        let Resources { decisions, events, .. } = &mut *self.resources;
+        decisions.packet(qp, departure, events)
     }
 }
 
@@ -300,20 +294,20 @@ impl Resources {
 
     #[inline]
     fn complete(&mut self, qp: &QpContext, mut made: Made) {
-        if self.puts_off {
-            let Some(changed) = self.put_off(qp, made) else { return };
+        if self.decisions.delays() {
+            let Some(changed) = self.delay(qp, made) else { return };
             made = changed;
         }
         self.complete_in_turn(qp, made);
     }
 
-    /// Makes a completion now, unless a shuffled schedule puts it off.
+    /// Makes a completion now, unless stores before it wait.
     #[inline]
     pub(super) fn complete_in_turn(&mut self, qp: &QpContext, made: Made) {
-        if !self.has_late() {
+        if !self.has_buffered() {
             return self.complete_now(qp, made);
         }
-        if let Some(made) = self.complete_late(qp, made) {
+        if let Some(made) = self.complete_buffered(qp, made) {
             self.complete_now(qp, made);
         }
     }
@@ -332,7 +326,7 @@ impl Resources {
                 let depth = entry.cq.depth();
                 self.log(qp, Cause::CompletionLost { cq, depth });
             }
-            Pushed::EventBy(due_ns) => self.put_off_event(cq, due_ns),
+            Pushed::EventBy(due_ns) => self.delay_event(cq, due_ns),
             //= statement:36
             //| An overrun raises CQ_ERR and ends all queue pairs of the completion queue.
             Pushed::Overrun => self.cq_overran(cq, qp.qpn),

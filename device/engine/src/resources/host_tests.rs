@@ -21,7 +21,7 @@ use pumice_transport::wire::{Psn, Qpn};
 
 use super::host_impl::DeviceHost;
 use super::tables::Resources;
-use crate::resources::{CqSetup, QpFault, QpSetup, SrqSetup};
+use crate::resources::{CqSetup, QpFailure, QpSetup, SrqSetup};
 
 struct Device {
     resources: Resources,
@@ -108,10 +108,10 @@ fn an_overrun_ruins_every_queue_pair_of_the_queue_once() {
     );
     let fault = |qp: &QpContext, completes| {
         let cq = small.handle().index;
-        QpFault { qpn: qp.qpn, cause: Cause::CqOverrun { cq, depth: 1, completes } }
+        QpFailure { qpn: qp.qpn, cause: Cause::CqOverrun { cq, depth: 1, completes } }
     };
     let expected = [fault(&first, CqUse::Sends), fault(&second, CqUse::Receives)];
-    assert_eq!(std::mem::take(&mut device.resources.qp_faults), expected);
+    assert_eq!(std::mem::take(&mut device.resources.qp_failures), expected);
     assert_eq!(polled(&small), [(1, WcStatus::Success)]);
 
     // The other completion queue still takes what is flushed.
@@ -120,13 +120,13 @@ fn an_overrun_ruins_every_queue_pair_of_the_queue_once() {
     assert_eq!(polled(&large), [(9, WcStatus::WrFlushErr)]);
     device.host().complete_send(&third, completion(&third, 7), 1);
     assert_eq!(polled(&large), [(7, WcStatus::Success)]);
-    assert_eq!((device.events(), device.resources.qp_faults.len()), (vec![], 0));
+    assert_eq!((device.events(), device.resources.qp_failures.len()), (vec![], 0));
 
     // A queue pair that comes later learns it at its first completion.
     let late = device.qp(QpType::Rc, small.handle(), large.handle(), None);
     device.host().complete_send(&late, completion(&late, 1), 1);
     assert_eq!(
-        (device.events(), &device.resources.qp_faults[..]),
+        (device.events(), &device.resources.qp_failures[..]),
         (vec![ruined(&late)], &[fault(&late, CqUse::Sends)][..])
     );
 }

@@ -5,13 +5,13 @@ use pumice_objects::async_event::AsyncElement;
 use pumice_transport::types::{AsyncEventType, Cause};
 use pumice_transport::wire::Qpn;
 
-use super::tables::{QpFault, Receives, Resources};
+use super::tables::{QpFailure, Receives, Resources};
 
 impl Resources {
     /// A queue pair goes to ERR, with this event.
     pub(crate) fn end_queue_pair(&mut self, qpn: Qpn, event: AsyncEventType) {
         self.raise_qp_event(qpn, event);
-        self.qp_faults.push(QpFault { qpn, cause: Cause::Planned });
+        self.qp_failures.push(QpFailure { qpn, cause: Cause::Planned });
     }
 
     /// The completion queue with this ordinal fails, and with it the queue pairs that complete there.
@@ -28,7 +28,7 @@ impl Resources {
 
     /// SRQ_LIMIT_REACHED of the shared receive queue with this ordinal, whose limit is disarmed.
     pub(crate) fn reach_srq_limit(&mut self, ordinal: u32) {
-        let Some(index) = self.srq_place(ordinal) else { return };
+        let Some(index) = self.srq_index(ordinal) else { return };
         let Resources { receives, async_events, .. } = self;
         let Some(Receives::Shared(srq)) = receives.at_mut(index) else { return };
         srq.disarm();
@@ -38,7 +38,7 @@ impl Resources {
 
     /// The shared receive queue with this ordinal fails, and with it the queue pairs that take from it.
     pub(crate) fn fail_srq(&mut self, ordinal: u32) {
-        let Some(index) = self.srq_place(ordinal) else { return };
+        let Some(index) = self.srq_index(ordinal) else { return };
         let Resources { receives, async_events, .. } = self;
         let Some(Receives::Shared(srq)) = receives.at_mut(index) else { return };
         srq.fail();
@@ -51,13 +51,13 @@ impl Resources {
         }
     }
 
-    fn srq_place(&self, ordinal: u32) -> Option<u32> {
+    fn srq_index(&self, ordinal: u32) -> Option<u32> {
         let is_it =
             |receives: &Receives| matches!(receives, Receives::Shared(srq) if srq.ordinal() == ordinal);
         self.receives.iter().find(|(_, receives)| is_it(receives)).map(|(handle, _)| handle.index)
     }
 
-    /// Two places of the GID table change their addresses.
+    /// Two entries of the GID table change their addresses.
     pub(crate) fn move_gid(&mut self, port_num: u8, from: u32, to: u32) {
         if self.ports.get_mut(port_num).is_some_and(|port| port.gids.exchange(from, to)) {
             self.raise_gid_change(port_num, true);
@@ -80,13 +80,12 @@ impl Resources {
 
     /// Nothing passes a port until this time of the clock.
     fn cut_off(&self, port_num: u8, until_ns: u64) {
-        let Some(faults) = self.faults.as_deref() else { return };
         // The only port has all addresses, also those that it gets meanwhile.
         let own = match self.ports.get(port_num) {
             Some(port) if self.ports.are_several() => port.gids.iter().map(|(_, entry)| entry.ip).collect(),
             _ => Vec::new(),
         };
-        faults.cut_off(port_num, own, until_ns);
+        self.decisions.cut_off(port_num, own, until_ns);
     }
 
     /// The link was trained again, at another rate: for a moment the port was down.
@@ -105,7 +104,7 @@ impl Resources {
     pub(crate) fn flush_queue_pairs(&mut self) {
         let all = self.qps.iter().flatten().map(|attachment| attachment.context.qpn);
         let all: Vec<Qpn> = all.collect();
-        self.qp_faults.extend(all.into_iter().map(|qpn| QpFault { qpn, cause: Cause::Planned }));
+        self.qp_failures.extend(all.into_iter().map(|qpn| QpFailure { qpn, cause: Cause::Planned }));
     }
 
     /// A port is down: nothing passes it until this time of the clock.
@@ -123,8 +122,8 @@ impl Resources {
         let Some(port) = self.ports.get_mut(port_num) else { return };
         let was_down = std::mem::replace(&mut port.is_down, false);
         let is_cable_in = !port.is_cable_out;
-        if let Some(faults) = self.faults.as_deref().filter(|_| is_cable_in) {
-            faults.rejoin(port_num);
+        if is_cable_in {
+            self.decisions.rejoin(port_num);
         }
         if was_down {
             self.async_events.raise(AsyncEventType::PortActive, AsyncElement::Port(port_num));

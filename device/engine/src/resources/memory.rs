@@ -53,7 +53,7 @@ impl Resources {
         if let Some(pd) = pd {
             self.pds.require(pd)?;
         }
-        self.release_late();
+        self.drain_stores();
         let old_pd = self.memory.region(region)?.pd;
         let change = RegionChange { pd: pd.map(|pd| pd.index), ..change };
         // SAFETY: the caller vouches for the range.
@@ -80,7 +80,7 @@ impl Resources {
     /// # Errors
     /// `Busy`: windows are bound to the region. `Invalid`: a stale handle.
     pub fn deregister_region(&mut self, region: Handle) -> Result<(), ResourceError> {
-        self.release_late();
+        self.drain_stores();
         let key = self.memory.key_of(region);
         let info = self.memory.deregister(region)?;
         self.release_pd(info.pd);
@@ -120,7 +120,7 @@ impl Resources {
     /// # Errors
     /// `Invalid`: a stale handle.
     pub fn dealloc_window(&mut self, window: Handle) -> Result<(), ResourceError> {
-        self.release_late();
+        self.drain_stores();
         let pd = self.memory.dealloc_window(window)?;
         self.release_pd(pd);
         Ok(())

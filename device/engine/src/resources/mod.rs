@@ -6,7 +6,8 @@
 //! **Invariant**: an object that is used cannot be destroyed (EBUSY), so a queue pair's context may
 //! name its objects by bare index.
 
-mod delays;
+mod buffered;
+mod delayed;
 mod ethernet;
 mod gids;
 mod host_impl;
@@ -14,22 +15,18 @@ mod host_impl;
 mod host_tests;
 mod incidents;
 mod inspect;
-mod late;
-mod made;
 mod mapping_check;
 mod memory;
 mod moment;
 mod plan;
 mod presence;
 mod protection_domains;
-mod put_off;
 mod qp_setup;
 mod queue_pairs;
 mod queues;
 mod tables;
 mod tally;
 mod users;
-mod verdicts;
 mod xrc;
 
 pub(crate) use mapping_check::MappingCheckPolicy;
@@ -37,4 +34,4 @@ pub use presence::Presence;
 pub use qp_setup::QpSetup;
 pub use queue_pairs::QpAttached;
 pub use queues::{CqSetup, SrqSetup};
-pub use tables::{NO_OBJECT, ObjectCounts, QpFault, Resources};
+pub use tables::{NO_OBJECT, ObjectCounts, QpFailure, Resources};

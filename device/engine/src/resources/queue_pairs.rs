@@ -16,7 +16,7 @@ use pumice_transport::types::{AsyncEventType, Cause, CqUse, QpCapacity, RecvRequ
 use pumice_transport::wire::Qpn;
 
 use super::qp_setup::QpSetup;
-use super::tables::{Attachment, NO_OBJECT, QpFault, Receives, Resources};
+use super::tables::{Attachment, NO_OBJECT, QpFailure, Receives, Resources};
 use super::tally::Tally;
 use super::users::cq_use;
 
@@ -39,8 +39,8 @@ impl Resources {
     /// `Invalid`: an object is missing, stale or of the wrong kind for the type; a size is beyond
     /// its limit; the number is in use. `NoMemory`: a table is full.
     pub fn attach_qp(&mut self, setup: &QpSetup) -> Result<QpAttached, ResourceError> {
-        let place = usize::from(setup.qpn.index());
-        if self.qps.get(place).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
+        let qp_index = usize::from(setup.qpn.index());
+        if self.qps.get(qp_index).is_some_and(Option::is_some) || self.is_target(setup.qpn) {
             return Err(ResourceError::invalid(format!("queue pair number {} is in use", setup.qpn)));
         }
         let setup = self.check_setup(setup)?;
@@ -89,10 +89,10 @@ impl Resources {
             tally: Tally::default(),
             port_counters: None,
         };
-        if self.qps.len() <= place {
-            self.qps.resize_with(place + 1, || None);
+        if self.qps.len() <= qp_index {
+            self.qps.resize_with(qp_index + 1, || None);
         }
-        if let Some(entry) = self.qps.get_mut(place) {
+        if let Some(entry) = self.qps.get_mut(qp_index) {
             *entry = Some(Box::new(attachment));
         }
         self.cq_common.polled_sends.reset(setup.qpn.value());
@@ -135,11 +135,8 @@ impl Resources {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         };
         self.events.emit(&Event::QpDestroyed { qp: &attachment.context });
-        self.forget_schedule_of(attachment.context.ordinal);
-        if let Some(faults) = &mut self.faults {
-            faults.forget(&attachment.context);
-        }
-        self.forget_completions_of(attachment.context.ordinal);
+        self.drain_stores();
+        self.decisions.forget(&attachment.context);
         let QpContext { pd, send_cq, recv_cq, recv_queue, .. } = attachment.context;
         self.release_pd(pd);
         attachment.xrcd.into_iter().for_each(|xrcd| self.xrc.release_open(xrcd));
@@ -162,14 +159,14 @@ impl Resources {
     /// Forgets what a queue pair that moves to RESET has pending: posted receives, unpolled
     /// completions, used send queue entries.
     pub fn reset_qp(&mut self, qpn: Qpn) {
-        self.release_late();
+        self.drain_stores();
         if let Some(fatal) = self.xrc.targets.fatal_mut(qpn) {
             *fatal = false;
         }
         let Some(attachment) = self.attachment_mut(qpn) else { return };
         attachment.fatal = false;
         let context = attachment.context;
-        self.drop_put_off(context.ordinal);
+        self.decisions.drop_delayed(context.ordinal);
         let QpContext { send_cq, recv_cq, .. } = context;
         for cq in [Some(send_cq), Some(recv_cq).filter(|cq| *cq != send_cq)].into_iter().flatten() {
             if let Some(entry) = self.cqs.at(cq) {
@@ -181,7 +178,7 @@ impl Resources {
         if let Some(Receives::Own(queue)) = self.receives.at_mut(context.recv_queue) {
             queue.clear();
         }
-        self.qp_faults.retain(|fault| fault.qpn != qpn);
+        self.qp_failures.retain(|failure| failure.qpn != qpn);
     }
 
     /// The ordinal of a queue pair; `None`: the number is not known.
@@ -318,7 +315,7 @@ impl Resources {
         });
         // A target has no completion queue of its own: what completes there are receives of an SRQ.
         let completes = completes.unwrap_or(CqUse::Receives);
-        self.qp_faults.push(QpFault { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
+        self.qp_failures.push(QpFailure { qpn, cause: Cause::CqOverrun { cq, depth, completes } });
     }
 
     pub(super) fn attachment(&self, qpn: Qpn) -> Option<&Attachment> {

@@ -71,19 +71,12 @@ impl Resources {
         let counted = (!setup.uncounted).then_some(self.cqs_counted);
         self.cqs_counted = self.cqs_counted.wrapping_add(u32::from(counted.is_some()));
         let CqSetup { depth, cookie, channel, clock, fires_late, overwrites, .. } = setup;
-        let fires_late = fires_late && !common.shuffle.as_ref().is_some_and(|shuffle| shuffle.arms_plainly());
         let handle = self.cqs.try_insert_with(|handle| {
-            let (shuffle, pacer) = (common.shuffle.clone(), common.pacer.clone());
             let mut cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
             if overwrites {
                 cq = cq.overwriting();
             }
-            if let Some(shuffle) = shuffle {
-                cq = cq.shuffled(shuffle, ordinal)?;
-            }
-            if let Some((pacer, ordinal)) = pacer.zip(counted) {
-                cq.pace(&pacer, ordinal);
-            }
+            let cq = cq.decided(ordinal, counted)?;
             Ok(CqEntry { cq: Arc::new(cq), users: 0, ordinal: counted })
         })?;
         self.cqs_uncounted += u32::from(counted.is_none());
@@ -96,8 +89,8 @@ impl Resources {
     /// `Invalid`: out of range, less than what waits in it, or a stale handle.
     pub fn resize_cq(&mut self, cq: Handle, depth: u32) -> Result<(), ResourceError> {
         check_size("completion queue depth", depth, 1, self.limits.max_cqe)?;
-        // What a shuffled schedule puts off may be in the queue already.
-        self.release_late();
+        // A completion that waits may be in the queue already.
+        self.drain_stores();
         self.cqs.require(cq)?.cq.resize(depth)
     }
 
@@ -112,7 +105,7 @@ impl Resources {
     /// # Errors
     /// `Busy`: queue pairs or XRC SRQs use it. `Invalid`: a stale handle.
     pub fn destroy_cq(&mut self, cq: Handle) -> Result<Arc<CompletionQueue>, ResourceError> {
-        self.release_late();
+        self.drain_stores();
         let entry = self.cqs.require(cq)?;
         let name = format!("completion queue {}", cq.index);
         //= man:ibv_create_cq
@@ -219,7 +212,7 @@ impl Resources {
     /// # Errors
     /// `Busy`: queue pairs use it. `Invalid`: a stale handle.
     pub fn destroy_srq(&mut self, handle: Handle) -> Result<Arc<EventAccount>, ResourceError> {
-        self.release_late();
+        self.drain_stores();
         let srq = self.srq(handle)?;
         let name = format!("shared receive queue {}", handle.index);
         //= man:ibv_create_srq

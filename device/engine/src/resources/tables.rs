@@ -4,9 +4,6 @@ use std::sync::Arc;
 
 use pumice_events::counters::Counters;
 use pumice_events::{Subscribers, Topics};
-use pumice_faults::Faults;
-use pumice_faults::calls::CallRules;
-use pumice_faults::shuffle::Shuffle;
 use pumice_ground::error::ResourceError;
 use pumice_ground::limits::Limits;
 use pumice_ground::object_summary::ObjectSummary;
@@ -26,18 +23,17 @@ use pumice_transport::host::QpContext;
 use pumice_transport::types::{Cause, Mtu};
 use pumice_transport::wire::{ProcessIndex, Qpn};
 
-use super::late::Late;
 use super::moment::Moment;
 use super::presence::Presence;
-use super::put_off::PutOff;
 use super::tally::Tally;
+use crate::decisions::Decisions;
 
 /// In a [`QpContext`]: there is no such object.
 pub const NO_OBJECT: u32 = u32::MAX;
 
 /// A queue pair that must go to ERR because of something outside of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QpFault {
+pub struct QpFailure {
     /// The queue pair.
     pub qpn: Qpn,
     /// Why.
@@ -91,17 +87,9 @@ pub struct Resources {
     /// Queue pairs that a completion queue's overrun ruined. The engine takes them after every call
     /// into the protocol and moves them to ERR; their QP_FATAL is raised already. Never longer than
     /// the number of attached queue pairs.
-    pub qp_faults: Vec<QpFault>,
-    /// What a fault plan does to packets, if there is one.
-    pub(crate) faults: Option<Box<Faults>>,
-    /// What a shuffled schedule has put off.
-    pub(super) late: Option<Box<Late>>,
-    /// What a fault plan does to completions, and to events of their channels.
-    pub(super) put_off: Option<Box<PutOff>>,
-    /// It has something to do: a plan without rules about work requests costs nothing.
-    pub(super) puts_off: bool,
-    /// The gate that holds the rules about calls.
-    pub(super) call_rules: Option<Arc<dyn CallRules>>,
+    pub qp_failures: Vec<QpFailure>,
+    /// Who decides about packets, work and stores, and what waits because of that.
+    pub(crate) decisions: Decisions,
     /// A completion was made since the engine last cleared this.
     pub new_completions: bool,
     /// What raw packet queue pairs send and receive by, if there are any.
@@ -216,12 +204,8 @@ impl Resources {
             async_events: Arc::new(AsyncEventQueue::new(limits.max_async_events, Arc::clone(&events))?),
             cq_common: CqCommon { events: Arc::clone(&events), ..CqCommon::default() },
             events,
-            qp_faults: Vec::new(),
-            faults: None,
-            late: None,
-            put_off: None,
-            puts_off: false,
-            call_rules: None,
+            qp_failures: Vec::new(),
+            decisions: Decisions::default(),
             new_completions: false,
             ethernet: None,
             short_receives: None,
@@ -236,12 +220,6 @@ impl Resources {
     /// Queue pairs made so far.
     pub(crate) const fn queue_pairs_made(&self) -> u32 {
         self.qps_made
-    }
-
-    /// From now on a seed decides what the specification leaves open. Before objects are made.
-    pub(crate) fn set_shuffle(&mut self, shuffle: Option<Arc<Shuffle>>) {
-        self.late = shuffle.clone().map(|shuffle| Box::new(Late::new(shuffle)));
-        self.cq_common.shuffle = shuffle;
     }
 
     /// What the device is made for.

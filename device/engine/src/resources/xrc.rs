@@ -130,7 +130,7 @@ impl TargetHost for DeviceHost<'_> {
 
     fn forget_target(&mut self, qpn: Qpn) {
         self.xrc.targets.remove(qpn);
-        self.qp_faults.retain(|fault| fault.qpn != qpn);
+        self.qp_failures.retain(|failure| failure.qpn != qpn);
         self.memory.unbind_windows_of(qpn);
     }
 }

@@ -2,13 +2,13 @@
 
 use super::call_site::{CallSite, Frame};
 use super::fields::Fields;
-use super::kind::{Kind, Level};
+use super::kind::{FindingKind, Level};
 
 /// Something that is wrong, or that was looked at and is as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// What it is.
-    pub kind: &'static Kind,
+    pub kind: &'static FindingKind,
     /// How much it matters.
     pub level: Level,
     /// The object, the call or the part of the machine that it is about, as in "queue pair 3 (number 0x12)";
@@ -30,7 +30,11 @@ pub struct Finding {
 
 impl Finding {
     /// A finding of a kind, with the level and the remedy of that kind; found once, at no known site.
-    pub fn new(kind: &'static Kind, subject: impl Into<String>, sentence: impl Into<String>) -> Finding {
+    pub fn new(
+        kind: &'static FindingKind,
+        subject: impl Into<String>,
+        sentence: impl Into<String>,
+    ) -> Finding {
         Finding {
             kind,
             level: kind.level,

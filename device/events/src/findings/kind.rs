@@ -67,7 +67,7 @@ impl Family {
 
 /// A kind of finding.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct FindingKind {
     /// Its name in reports and suppressions, which stays as it is.
     pub name: &'static str,
     /// What it is about.
@@ -82,9 +82,9 @@ pub struct Kind {
     pub remedy: &'static str,
 }
 
-impl Kind {
+impl FindingKind {
     /// A kind whose findings say all that is to be said.
-    pub const fn new(name: &'static str, family: Family, level: Level, what: &'static str) -> Kind {
-        Kind { name, family, level, what, why: "", remedy: "" }
+    pub const fn new(name: &'static str, family: Family, level: Level, what: &'static str) -> FindingKind {
+        FindingKind { name, family, level, what, why: "", remedy: "" }
     }
 }

@@ -24,6 +24,6 @@ pub use call_site::{CallSite, Frame};
 pub use fields::{Fields, Value};
 pub use finding::Finding;
 pub use format::ReportFormat;
-pub use kind::{Family, Kind, Level};
+pub use kind::{Family, FindingKind, Level};
 pub use print::print;
 pub use report::{About, Report};

@@ -1,7 +1,7 @@
 //! Findings that are printed together.
 
 use super::finding::Finding;
-use super::kind::Kind;
+use super::kind::FindingKind;
 
 /// What a report is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Report<'a> {
     /// What it is about.
     pub about: &'a About,
     /// All kinds that the command may find.
-    pub kinds: &'a [&'static Kind],
+    pub kinds: &'a [&'static FindingKind],
     /// What was found, the oldest first.
     pub findings: &'a [Finding],
 }

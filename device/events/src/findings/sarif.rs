@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::call_site::{CallSite, Frame};
 use super::finding::Finding;
-use super::kind::{Kind, Level};
+use super::kind::{FindingKind, Level};
 use super::report::Report;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -34,7 +34,7 @@ pub(super) fn document(report: &Report<'_>) -> String {
     format!("{log:#}\n")
 }
 
-fn rule(kind: &Kind) -> Value {
+fn rule(kind: &FindingKind) -> Value {
     json!({
         "id": kind.name,
         "shortDescription": { "text": kind.what },
@@ -59,7 +59,7 @@ const fn level(level: Level) -> &'static str {
     }
 }
 
-fn result(finding: &Finding, kinds: &[&Kind]) -> Value {
+fn result(finding: &Finding, kinds: &[&FindingKind]) -> Value {
     let Finding { kind, sentence, remedy, site, related, .. } = finding;
     let message = match remedy {
         Some(remedy) => format!("{sentence} {remedy}"),

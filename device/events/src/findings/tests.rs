@@ -3,11 +3,11 @@
 use super::call_site::{CallSite, Frame};
 use super::finding::Finding;
 use super::format::ReportFormat;
-use super::kind::{Family, Kind, Level};
+use super::kind::{Family, FindingKind, Level};
 use super::print::print;
 use super::report::{About, Report};
 
-pub(super) static TOO_SMALL: Kind = Kind {
+pub(super) static TOO_SMALL: FindingKind = FindingKind {
     name: "cq-too-small",
     family: Family::Completions,
     level: Level::Warning,
@@ -15,8 +15,8 @@ pub(super) static TOO_SMALL: Kind = Kind {
     why: "It overruns.",
     remedy: "Make it deeper.",
 };
-static ODD: Kind = Kind::new("odd", Family::Machine, Level::Error, "It is odd.");
-pub(super) static KINDS: [&Kind; 2] = [&TOO_SMALL, &ODD];
+static ODD: FindingKind = FindingKind::new("odd", Family::Machine, Level::Error, "It is odd.");
+pub(super) static KINDS: [&FindingKind; 2] = [&TOO_SMALL, &ODD];
 
 /// One with everything that a finding may have, and one with as little as possible.
 pub(super) fn all_found() -> Vec<Finding> {

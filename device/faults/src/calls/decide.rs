@@ -154,7 +154,7 @@ impl CallFaults {
             if !calls.contains(&call) {
                 continue;
             }
-            let count = place_of(rule, key).and_then(|place| counts.get_mut(&place));
+            let count = count_key(rule, key).and_then(|of_qp| counts.get_mut(&of_qp));
             if let Some(count) = count.filter(|count| count.matched > 0) {
                 count.matched -= 1;
                 armed.unmeet();
@@ -201,31 +201,32 @@ impl About for Aim {
 /// Whether a rule applies to a call, and how.
 fn ask(armed: &mut Armed<Aim>, call: Call, key: &CallKey<'_>, seed: u64, tag: &str) -> Option<CallFate> {
     let has_begun = armed.has_begun();
-    let (place, mut count) = match &armed.aim {
+    let (of_qp, mut count) = match &armed.aim {
         Aim::Recorded(calls) => {
             return calls.get(&(call, key.ordinal)).map(|(_, fate)| *fate);
         }
         Aim::Calls { rule, calls, counts } => {
             let is_about = has_begun && calls.contains(&call);
-            let place = place_of(rule, key).filter(|_| is_about)?;
-            let count = counts.get(&place).copied();
+            let of_qp = count_key(rule, key).filter(|_| is_about)?;
+            let count = counts.get(&of_qp).copied();
             if count.is_none() && counts.len() >= MAX_QUEUE_PAIRS {
                 return None;
             }
-            (place, count.unwrap_or_default())
+            (of_qp, count.unwrap_or_default())
         }
     };
     let applies = armed.tries(&mut count, || key.draw(seed, &armed.name, tag));
     let Aim::Calls { rule, counts, .. } = &mut armed.aim else { return None };
-    counts.insert(place, count);
+    counts.insert(of_qp, count);
     applies.then(|| match rule.fault {
         CallFault::Delay { ns } => CallFate { delay_ns: ns, ..CallFate::default() },
         CallFault::Fail { .. } => CallFate { errno: rule.fault.errno_of(call), ..CallFate::default() },
     })
 }
 
-/// Where a rule counts a call of its name; `None` if it is not about its queue pair.
-fn place_of(rule: &CallRule, key: &CallKey<'_>) -> Option<Option<u32>> {
+/// The queue pair for which a rule counts a call of its name, or none, if it counts for all together; `None`:
+/// it is not about the call's queue pair.
+fn count_key(rule: &CallRule, key: &CallKey<'_>) -> Option<Option<u32>> {
     let selector = &rule.selector;
     selector.has_queue_pair(key.qp).then(|| key.qp.filter(|_| selector.qp.is_some()))
 }

@@ -101,8 +101,8 @@ impl Shuffle {
     /// that one choice does not hide in every seed what another one would show.
     pub fn share_ppm(&self, choice: Choice) -> u32 {
         const SHARES_PPM: [u32; 4] = [0, 125_000, 500_000, 875_000];
-        let place = self.draw(choice, &[]).below(SHARES_PPM.len() as u64) as usize;
-        SHARES_PPM.get(place).copied().unwrap_or_default()
+        let index = self.draw(choice, &[]).below(SHARES_PPM.len() as u64) as usize;
+        SHARES_PPM.get(index).copied().unwrap_or_default()
     }
 
     /// What the device may do with payload.

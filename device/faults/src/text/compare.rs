@@ -27,7 +27,7 @@ pub enum Difference {
         direction: String,
         /// The first message of the first report that differs; `None`: it has no more.
         first: Option<String>,
-        /// The message of the other report in that place; `None`: it has no more.
+        /// The message of the other report at that index; `None`: it has no more.
         other: Option<String>,
         /// Fates of that message and of later ones that differ with it.
         fates: usize,
@@ -78,7 +78,7 @@ struct Told {
 
 /// A report, taken apart.
 #[derive(Debug, Default)]
-struct Report {
+struct ParsedReport {
     directions: BTreeMap<Direction, Told>,
     /// Lines that are about no packet, and their process.
     others: BTreeMap<String, Option<String>>,
@@ -89,7 +89,8 @@ struct Report {
 /// # Errors
 /// A line is none of a report. The number in front says of which one: 0 or 1.
 pub fn compare(first: &str, other: &str) -> Result<Comparison, (usize, TextError)> {
-    let reports = (Report::of(first).map_err(|e| (0, e))?, Report::of(other).map_err(|e| (1, e))?);
+    let reports =
+        (ParsedReport::of(first).map_err(|e| (0, e))?, ParsedReport::of(other).map_err(|e| (1, e))?);
     let has_notes = reports.0.has_notes() && reports.1.has_notes();
     if sorted(first) == sorted(other) {
         return Ok(Comparison { is_same: true, differences: Vec::new(), has_notes });
@@ -106,7 +107,7 @@ pub fn compare(first: &str, other: &str) -> Result<Comparison, (usize, TextError
     }
     // What became of calls and completions follows from the messages.
     let is_due = |tag: &Option<String>| tag.as_deref().is_none_or(|tag| !parted.contains(tag));
-    let only = |in_this: &Report, not_in: &Report| -> Vec<String> {
+    let only = |in_this: &ParsedReport, not_in: &ParsedReport| -> Vec<String> {
         let lines =
             in_this.others.iter().filter(|(line, tag)| !not_in.others.contains_key(*line) && is_due(tag));
         lines.map(|(line, _)| line.clone()).collect()
@@ -127,9 +128,9 @@ fn pair(first: Vec<String>, other: Vec<String>, differences: &mut Vec<Difference
     differences.extend(other.into_iter().map(|line| Difference::Fate { first: None, other: Some(line) }));
 }
 
-impl Report {
-    fn of(text: &str) -> Result<Report, TextError> {
-        let mut report = Report::default();
+impl ParsedReport {
+    fn of(text: &str) -> Result<ParsedReport, TextError> {
+        let mut report = ParsedReport::default();
         let parsed = lines(text)?.into_iter().map(|(_, line)| line);
         for (raw, line) in text.lines().filter(|line| !line.trim().is_empty()).zip(parsed) {
             report.take(raw, line);
@@ -193,12 +194,13 @@ impl Direction {
 
     /// Adds how two reports differ in this direction; true if the messages do.
     fn compare(&self, first: &Told, other: &Told, differences: &mut Vec<Difference>) -> bool {
-        let places = 0..first.notes.len().max(other.notes.len());
-        let parting = places
-            .map(|place| (first.notes.get(place), other.notes.get(place)))
+        let indices = 0..first.notes.len().max(other.notes.len());
+        let parting = indices
+            .map(|index| (first.notes.get(index), other.notes.get(index)))
             .find(|(first, other)| first != other);
-        let from = parting.and_then(|(first, other)| first.into_iter().chain(other).map(Spot::place).min());
-        let is_before = |spot: &Spot| from.is_none_or(|from| spot.place() < from);
+        let from =
+            parting.and_then(|(first, other)| first.into_iter().chain(other).map(Spot::position).min());
+        let is_before = |spot: &Spot| from.is_none_or(|from| spot.position() < from);
         let only = |this: &Told, not_in: &Told| -> (Vec<String>, usize) {
             let lines = this.fates.iter().filter(|(line, _)| !not_in.fates.contains_key(*line));
             let (before, beyond): (Vec<_>, Vec<_>) = lines.partition(|(_, spot)| is_before(spot));
@@ -217,11 +219,11 @@ impl Direction {
 
 impl Spot {
     fn of(packet: &PacketLine) -> Spot {
-        let PacketLine { packet: place, message, transmission, bytes, .. } = *packet;
-        Spot { packet: place, message, transmission, opcode: packet.opcode.clone(), bytes }
+        let PacketLine { packet: ordinal, message, transmission, bytes, .. } = *packet;
+        Spot { packet: ordinal, message, transmission, opcode: packet.opcode.clone(), bytes }
     }
 
-    const fn place(&self) -> (u64, u64, u32) {
+    const fn position(&self) -> (u64, u64, u32) {
         (self.packet, self.message, self.transmission)
     }
 }
@@ -247,8 +249,8 @@ impl fmt::Display for Spot {
 mod tests {
     use super::*;
 
-    fn line(rule: &str, place: (u64, u64, u32), opcode: &str, rest: &str) -> String {
-        let (packet, message, transmission) = place;
+    fn line(rule: &str, position: (u64, u64, u32), opcode: &str, rest: &str) -> String {
+        let (packet, message, transmission) = position;
         format!(
             "{{\"rule\":\"{rule}\",\"tag\":\"a\",\"service\":\"rc\",\"qp\":0,\"connection\":0,\
              \"side\":\"requester\",\"opcode\":\"{opcode}\",\"message\":{message},\"packet\":{packet},\

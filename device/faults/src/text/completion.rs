@@ -4,7 +4,7 @@ use pumice_ground::quantity::time_ns;
 use serde::{Deserialize, Serialize};
 
 use super::fields::{Fields, unknown};
-use super::kinds::Kind;
+use super::kinds::FaultKind;
 use super::trigger::trigger;
 use super::units::{is_default, number, span};
 use crate::completions::{
@@ -14,7 +14,7 @@ use crate::completions::{
 use crate::plan::RecordedCompletion;
 
 /// The rule that the fields say.
-pub(super) fn rule(kind: &Kind, fields: &mut Fields) -> Result<CompletionRule, String> {
+pub(super) fn rule(kind: &FaultKind, fields: &mut Fields) -> Result<CompletionRule, String> {
     let selector = selector(fields)?;
     let fault = if kind.name == "complete" {
         let status = fields.take_as("status", status_from)?;

@@ -4,7 +4,7 @@ use pumice_ground::quantity::time_ns;
 use serde::{Deserialize, Serialize};
 
 use super::fields::Fields;
-use super::kinds::Kind;
+use super::kinds::FaultKind;
 use super::units::{is_default, number, span};
 use crate::completion_events::{
     CompletionEventFate, CompletionEventFired, CompletionEventKey, CompletionEventRule,
@@ -15,7 +15,7 @@ use crate::completion_events::{
 const WITHIN_NS: u64 = 10_000_000;
 
 /// The rule that the fields say.
-pub(super) fn rule(kind: &Kind, fields: &mut Fields) -> Result<CompletionEventRule, String> {
+pub(super) fn rule(kind: &FaultKind, fields: &mut Fields) -> Result<CompletionEventRule, String> {
     let selector = CompletionEventSelector { tag: fields.take("tag"), cq: fields.take_as("cq", span)? };
     let fate = if kind.name == "late-event" {
         let delay_ns = fields.take_as("time", time_ns)?.ok_or("it does not say how late: write time=5ms")?;

@@ -2,7 +2,7 @@
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy)]
-pub struct Kind {
+pub struct FaultKind {
     /// The word for it in plans.
     pub name: &'static str,
     /// What it does.
@@ -79,8 +79,8 @@ pub const COMPLETION_EVENTS_SELECTOR: &[(&str, &str)] = &[
 ];
 
 /// All kinds.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[FaultKind] = &[
+    FaultKind {
         name: "drop",
         does: "the packet is lost",
         fields: &[],
@@ -88,7 +88,7 @@ pub const KINDS: &[Kind] = &[
         example: "drop chance=2% service=rc side=requester opcode=send qp=0 message=3..10",
         imitates: "a full queue of a switch, a dirty connector, a route that flaps",
     },
-    Kind {
+    FaultKind {
         name: "duplicate",
         does: "copies leave with the packet",
         fields: &[("copies", "how many [default: 1]")],
@@ -96,7 +96,7 @@ pub const KINDS: &[Kind] = &[
         example: "duplicate chance=1% copies=2",
         imitates: "a link that is bonded wrongly, a switch that floods while it learns",
     },
-    Kind {
+    FaultKind {
         name: "delay",
         does: "the packet leaves later, and later packets may overtake it",
         fields: &[
@@ -110,7 +110,7 @@ pub const KINDS: &[Kind] = &[
         example: "delay chance=10% mean=500us deviation=100us correlation=25% opcode=ack",
         imitates: "a long queue, a path through another site, a receiver that is descheduled",
     },
-    Kind {
+    FaultKind {
         name: "reorder",
         does: "later packets leave before the packet",
         fields: &[
@@ -121,7 +121,7 @@ pub const KINDS: &[Kind] = &[
         example: "reorder every=100 packets=3",
         imitates: "packets sprayed over several paths",
     },
-    Kind {
+    FaultKind {
         name: "corrupt",
         does: "bits are flipped; the ICRC shows it, unless it is made right again",
         fields: &[
@@ -133,7 +133,7 @@ pub const KINDS: &[Kind] = &[
         example: "corrupt chance=0.1% bits=2 opcode=write",
         imitates: "a bad cable; sealed: bad memory in an adapter or a switch",
     },
-    Kind {
+    FaultKind {
         name: "truncate",
         does: "only a part of the packet arrives",
         fields: &[("bytes", "from the BTH on [default: any number]")],
@@ -141,7 +141,7 @@ pub const KINDS: &[Kind] = &[
         example: "truncate nth=5 bytes=20 opcode=send",
         imitates: "a cut-through switch that gives a packet up in the middle",
     },
-    Kind {
+    FaultKind {
         name: "mark",
         does: "the packet arrives with the ECN bits CE",
         fields: &[],
@@ -149,7 +149,7 @@ pub const KINDS: &[Kind] = &[
         example: "mark every=10 opcode=write",
         imitates: "a switch whose queue grows beyond its threshold",
     },
-    Kind {
+    FaultKind {
         name: "note",
         does: "nothing happens to the packet; the report has it with its length, so that \"pumice faults \
                compare\" can say which message differed",
@@ -158,7 +158,7 @@ pub const KINDS: &[Kind] = &[
         example: "note opcode=send,write,read",
         imitates: "nothing: it is evidence of what the program sent",
     },
-    Kind {
+    FaultKind {
         name: "answer",
         does: "the request does not leave, and its sender is refused as if by the peer; with=cnp: it leaves, \
                and its sender is told of congestion",
@@ -170,7 +170,7 @@ pub const KINDS: &[Kind] = &[
         example: "answer with=rnr timer=1.28ms times=3 qp=0 message=5",
         imitates: "a receiver that posts too late, a key that the peer has invalidated, a peer that fails",
     },
-    Kind {
+    FaultKind {
         name: "reject",
         does: "the request for a connection does not leave, and its sender gets a REJ as if from the peer",
         fields: &[
@@ -188,7 +188,7 @@ pub const KINDS: &[Kind] = &[
         example: "reject reason=stale-connection connection=0 peer=192.0.2.7",
         imitates: "a service that is full or not there yet, a peer in TIMEWAIT of an earlier connection",
     },
-    Kind {
+    FaultKind {
         name: "unreachable",
         does: "the request for a connection (or of a service id) does not leave, and its sender gives up at \
                once, as after the last time-out: RDMA_CM_EVENT_UNREACHABLE",
@@ -197,7 +197,7 @@ pub const KINDS: &[Kind] = &[
         example: "unreachable connection=0 peer=192.0.2.7",
         imitates: "a host that is down, without the minute that its absence takes",
     },
-    Kind {
+    FaultKind {
         name: "event",
         does: "before the request leaves, and when all before it is acknowledged, this happens to the \
                device; once in a process, unless times says more",
@@ -236,7 +236,7 @@ pub const KINDS: &[Kind] = &[
         imitates: "firmware that fails, a cable that is pulled, an address that was added, an adapter that \
                    restarts or falls off the bus",
     },
-    Kind {
+    FaultKind {
         name: "partition",
         does: "from the packet on, nothing passes to and from its peer, or the peers that the rule names",
         fields: &[("time", "for so long [default: for ever]")],
@@ -244,7 +244,7 @@ pub const KINDS: &[Kind] = &[
         example: "partition nth=1 message=100 time=2s peer=192.0.2.7",
         imitates: "a cable that is pulled, a switch that restarts, a host that loses power",
     },
-    Kind {
+    FaultKind {
         name: "fail",
         does: "the call does nothing, and fails as its manual page says",
         fields: &[
@@ -255,7 +255,7 @@ pub const KINDS: &[Kind] = &[
         example: "fail call=ibv_reg_mr nth=2 errno=ENOMEM",
         imitates: "a limit of locked memory, an adapter that is out of objects, one that fell off the bus",
     },
-    Kind {
+    FaultKind {
         name: "slow",
         does: "the call takes longer",
         fields: &[("time", "how much: 5ms")],
@@ -263,7 +263,7 @@ pub const KINDS: &[Kind] = &[
         example: "slow call=ibv_modify_qp qp=0 time=5ms",
         imitates: "a kernel lock that is held, busy firmware, memory that must be pinned page by page",
     },
-    Kind {
+    FaultKind {
         name: "complete",
         does: "a work request that was carried out ends with another status, and its queue pair goes to the \
                error state that belongs to it",
@@ -280,7 +280,7 @@ pub const KINDS: &[Kind] = &[
         example: "complete status=retry-exceeded vendor-err=129 qp=0 side=send message=100",
         imitates: "a peer that vanishes, a key that was taken away, an adapter that fails",
     },
-    Kind {
+    FaultKind {
         name: "late",
         does: "a completion comes later, and those behind it on its work queue not before it",
         fields: &[("time", "how much: 5ms"), ("until", "and not before this has happened; see after")],
@@ -288,7 +288,7 @@ pub const KINDS: &[Kind] = &[
         example: "late time=5ms qp=0 side=receive every=10",
         imitates: "a busy adapter, a bus under load, moderation of completions",
     },
-    Kind {
+    FaultKind {
         name: "late-event",
         does: "the event of a completion channel comes later than the completion that it tells of",
         fields: &[("time", "how much: 5ms")],
@@ -296,7 +296,7 @@ pub const KINDS: &[Kind] = &[
         example: "late-event time=5ms cq=0 every=3",
         imitates: "an interrupt that waits for a busy processor",
     },
-    Kind {
+    FaultKind {
         name: "merge-events",
         does: "the event of a completion channel waits for more completions, or a time, and comes once",
         fields: &[

@@ -20,7 +20,7 @@ pub use completion::CompletionLine;
 pub use completion_event::CompletionEventLine;
 pub use error::TextError;
 pub use kinds::{
-    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, SELECTOR, WHEN,
+    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultKind, KINDS, SELECTOR, WHEN,
 };
 pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};

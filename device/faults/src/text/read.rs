@@ -40,8 +40,8 @@ impl FaultPlan {
             plan = plan.with_checked(rule::rule(fields).map_err(wrong)?).map_err(|e| wrong(e.to_string()))?;
         }
         plan.check_waiting().map_err(|error| {
-            let place = plan.rules().iter().position(|rule| rule.name == error.rule);
-            let line = place.and_then(|place| lines.get(place).copied());
+            let index = plan.rules().iter().position(|rule| rule.name == error.rule);
+            let line = index.and_then(|index| lines.get(index).copied());
             TextError { line, problem: error.to_string() }
         })?;
         Ok(plan)
@@ -89,7 +89,7 @@ fn name(rule: &mut Rule, is_taken: impl Fn(&str) -> bool) {
     }
 }
 
-/// The line of a place in a text, from 1.
+/// The line of an offset in a text, from 1.
 fn line_of(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }

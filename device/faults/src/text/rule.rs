@@ -6,7 +6,9 @@ use pumice_ground::similar::suggestion;
 use pumice_transport::mad::RejectReason;
 
 use super::fields::{DO, Fields, unknown};
-use super::kinds::{CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, KINDS, Kind, WHEN};
+use super::kinds::{
+    CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultKind, KINDS, WHEN,
+};
 use super::trigger::trigger;
 use super::units::{address, number, share_ppm, span, speed, steps, times_ns, truth, width};
 use super::{completion, completion_event};
@@ -79,7 +81,7 @@ fn whole(name: Option<String>, fields: &mut Fields) -> Result<Rule, String> {
     Ok(Rule { name, device, after, when, what })
 }
 
-fn unknown_field(unknown: &str, kind: &Kind) -> String {
+fn unknown_field(unknown: &str, kind: &FaultKind) -> String {
     let of_others = KINDS.iter().filter(|other| other.fields.iter().any(|(name, _)| *name == unknown));
     let of_others: Vec<&str> = of_others.map(|other| other.name).collect();
     if !of_others.is_empty() {
@@ -136,7 +138,7 @@ fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
     })
 }
 
-fn call_rule(kind: &Kind, fields: &mut Fields) -> Result<CallRule, String> {
+fn call_rule(kind: &FaultKind, fields: &mut Fields) -> Result<CallRule, String> {
     let call = fields.take("call").ok_or("it does not say which call: write call=ibv_reg_mr, or call=*")?;
     let selector = CallSelector { tag: fields.take("tag"), call, qp: fields.take_as("qp", span)? };
     let fault = if kind.name == "slow" {
@@ -149,7 +151,7 @@ fn call_rule(kind: &Kind, fields: &mut Fields) -> Result<CallRule, String> {
     Ok(CallRule { selector, fault })
 }
 
-fn fault(kind: &Kind, fields: &mut Fields) -> Result<Fault, String> {
+fn fault(kind: &FaultKind, fields: &mut Fields) -> Result<Fault, String> {
     Ok(match kind.name {
         "drop" => Fault::Drop,
         "duplicate" => Fault::Duplicate { copies: fields.take_as("copies", number)?.unwrap_or(1) },

@@ -33,7 +33,7 @@ static NEXT: PerProcess<Mutex<usize>> = PerProcess::new(|_| Mutex::new(0));
 static TOLD: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Is told which page was accessed too late, and where the program was: the addresses of the instruction and
-/// of a place on its stack. It runs in a handler of signals, in the middle of the program's own code.
+/// of something on its stack. It runs in a handler of signals, in the middle of the program's own code.
 pub type Told = fn(page: usize, instruction: usize, stack: usize);
 
 /// A page that the program has.

@@ -41,13 +41,13 @@ impl Checker {
         if std::mem::replace(&mut cq.told_asleep, true) {
             return;
         }
-        let (object, count, place) = (cq.name.clone(), cq.unpolled, cq.armed_at.clone());
+        let (object, count, stack) = (cq.name.clone(), cq.unpolled, cq.armed_at.clone());
         let numbers = format!(
             "{} in {object}; they came before it was armed, here, so only a further completion will wake the \
              thread that sleeps until the channel's descriptor is readable",
             waiting(count)
         );
         let related = vec![related(format!("{object} was made here"), &cq.made)];
-        self.found(&LOST_WAKEUP, Found { object, numbers, place, related });
+        self.found(&LOST_WAKEUP, Found { object, numbers, stack, related });
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::kind::{Family, Kind};
+use super::kind::{Family, FindingKind};
 use super::memory::Memory;
 use super::objects::Objects;
 use super::of_device::OfDevice;
@@ -46,7 +46,7 @@ pub struct Checker {
     pub(super) asks_for_attributes: bool,
     pub(super) posts: Posts,
     pub(super) ordering: Ordering,
-    /// Registrations by place, for those who look for slow ways.
+    /// Registrations by call site, for those who look for slow ways.
     pub(super) registrations: BTreeMap<u64, u32>,
     /// What posted requests use.
     pub(super) memory: Memory,
@@ -66,7 +66,7 @@ impl fmt::Debug for Checker {
 pub(super) struct Found {
     pub(super) object: String,
     pub(super) numbers: String,
-    pub(super) place: Stack,
+    pub(super) stack: Stack,
     pub(super) related: Vec<Related>,
 }
 
@@ -120,25 +120,25 @@ impl Checker {
         self.stacks.keep(addresses)
     }
 
-    pub(super) fn found(&mut self, kind: &'static Kind, found: Found) {
+    pub(super) fn found(&mut self, kind: &'static FindingKind, found: Found) {
         if kind.family == Family::Slow && !self.looks_for_slow {
             return;
         }
-        let Found { object, numbers, place, related } = found;
-        let is_other = |one: &Related| !one.place.is_unknown() && one.place != place;
+        let Found { object, numbers, stack, related } = found;
+        let is_other = |one: &Related| !one.place.is_unknown() && one.place != stack;
         let related = related.into_iter().filter(is_other).collect();
-        self.findings.add(Recorded { kind, place, object, numbers, related, count: 1 });
+        self.findings.add(Recorded { kind, place: stack, object, numbers, related, count: 1 });
     }
 
-    /// It was found once more, at a place that need not be told apart.
-    pub(super) fn found_again(&mut self, kind: &'static Kind, object: &str) {
+    /// It was found once more, with a stack that need not be told apart.
+    pub(super) fn found_again(&mut self, kind: &'static FindingKind, object: &str) {
         self.findings.again(kind, object);
     }
 }
 
-/// Another place of a finding.
-pub(super) fn related(what: impl Into<String>, place: &Stack) -> Related {
-    Related { what: what.into(), place: place.clone() }
+/// Another stack of a finding.
+pub(super) fn related(what: impl Into<String>, stack: &Stack) -> Related {
+    Related { what: what.into(), place: stack.clone() }
 }
 
 /// As in "1 packet" and "2 packets".

@@ -120,7 +120,7 @@ impl Checker {
         }
         let (name, depth, made) = (cq.name.clone(), cq.depth, cq.made.clone());
         let (expected, unpolled) = (cq.expected, cq.unpolled);
-        let place = self.here();
+        let stack = self.here();
         self.found(
             &CQ_TOO_SMALL,
             Found {
@@ -132,7 +132,7 @@ impl Checker {
                 ),
                 related: vec![related(format!("{name} was made here"), &made)],
                 object: name,
-                place,
+                stack,
             },
         );
     }
@@ -198,7 +198,7 @@ impl Checker {
         }
         let (object, sends, room, made) =
             (qp.name.clone(), qp.sends, qp.capacity.max_send_wr, qp.made.clone());
-        let place = self.here();
+        let stack = self.here();
         self.found(
             &SEND_QUEUE_NEVER_REAPED,
             Found {
@@ -208,7 +208,7 @@ impl Checker {
                 ),
                 related: vec![related(format!("{object} was made here"), &made)],
                 object,
-                place,
+                stack,
             },
         );
     }
@@ -235,7 +235,7 @@ impl Checker {
     }
 
     fn tell_asleep(&mut self, handle: u32) {
-        let place = self.here();
+        let stack = self.here();
         let Some(cq) = self.cqs.get(&handle) else { return };
         let (object, count) = (cq.name.clone(), cq.unpolled);
         let state = match cq.armed {
@@ -244,13 +244,13 @@ impl Checker {
         };
         let related = vec![related(format!("{object} was made here"), &cq.made)];
         let numbers = format!("{} in {object}; {state}", waiting(count));
-        self.found(&LOST_WAKEUP, Found { object, numbers, place, related });
+        self.found(&LOST_WAKEUP, Found { object, numbers, stack, related });
     }
 
     /// The program got an event which the device made at the arming, for completions that were there, and did
     /// not poll since.
     pub(super) fn tell_woken_late(&mut self, handle: u32) {
-        let place = self.here();
+        let stack = self.here();
         let Some(cq) = self.cqs.get_mut(&handle) else { return };
         let count = std::mem::take(&mut cq.fired_late);
         if std::mem::replace(&mut cq.told_asleep, true) {
@@ -266,15 +266,15 @@ impl Checker {
             related("the queue was armed here", &cq.armed_at),
             related(format!("{object} was made here"), &cq.made),
         ];
-        self.found(&LOST_WAKEUP, Found { object, numbers, place, related });
+        self.found(&LOST_WAKEUP, Found { object, numbers, stack, related });
     }
 
     /// The program reads a field of a failed completion that has no meaning then.
     pub fn field_of_error_read(&mut self, address: u64, field: &str, status: WcStatus) {
-        let place = self.here();
+        let stack = self.here();
         let Some(object) = self.objects.at(address).map(|object| object.name()) else { return };
         let numbers = format!("the program reads {field} of a completion with status {}", status.name());
-        self.found(&WC_FIELD_OF_ERROR, Found { object, numbers, place, related: Vec::new() });
+        self.found(&WC_FIELD_OF_ERROR, Found { object, numbers, stack, related: Vec::new() });
     }
 
     pub(super) fn tell_never_polled(&mut self, cq: &Cq) {
@@ -283,7 +283,7 @@ impl Checker {
         }
         let numbers =
             format!("{} came to {}, and it was never polled", counted(cq.successes, "completion"), cq.name);
-        let (object, place) = (cq.name.clone(), cq.made.clone());
-        self.found(&COMPLETIONS_NEVER_POLLED, Found { object, numbers, place, related: Vec::new() });
+        let (object, stack) = (cq.name.clone(), cq.made.clone());
+        self.found(&COMPLETIONS_NEVER_POLLED, Found { object, numbers, stack, related: Vec::new() });
     }
 }

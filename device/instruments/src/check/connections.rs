@@ -9,9 +9,9 @@ use pumice_transport::types::{Mtu, QpCapacity, QpState};
 
 use super::checker::{Checker, Found, counted, related};
 use super::kind::{
-    CONNECTED_TOO_LATE, GID_OF_OTHER_FAMILY, IN_FLIGHT_AT_DESTROY, Kind, MTU_ABOVE_ACTIVE, MTU_BELOW_PATH,
-    PKEY_MISMATCH, QKEY_MISMATCH, READ_DEPTH_MISMATCH, READ_DEPTH_ZERO, RECEIVE_TOO_LATE, RETRIES_ZERO,
-    RNR_TIMER_LONGEST, TIMEOUT_FOR_EVER,
+    CONNECTED_TOO_LATE, FindingKind, GID_OF_OTHER_FAMILY, IN_FLIGHT_AT_DESTROY, MTU_ABOVE_ACTIVE,
+    MTU_BELOW_PATH, PKEY_MISMATCH, QKEY_MISMATCH, READ_DEPTH_MISMATCH, READ_DEPTH_ZERO, RECEIVE_TOO_LATE,
+    RETRIES_ZERO, RNR_TIMER_LONGEST, TIMEOUT_FOR_EVER,
 };
 use super::queues::Qp;
 use super::stack::Stack;
@@ -19,8 +19,8 @@ use super::stack::Stack;
 /// Messages without a receive before that is told, and as which share of those received.
 const LATE_POSTS: u64 = 4;
 const LATE_SHARE: u64 = 8;
-/// Places of late receives that are told apart for a queue pair.
-const LATE_PLACES: u32 = 16;
+/// Stacks of late receives that are told apart for a queue pair.
+const LATE_STACKS: u32 = 16;
 /// The largest code that looks like that of an MTU.
 const MAX_MTU_CODE: u32 = 9;
 
@@ -84,14 +84,14 @@ impl Checker {
         mask: AttributeMask,
         facts: &ModifyFacts,
     ) {
-        let place = self.here();
+        let stack = self.here();
         let Some(qp) = self.qps.get_mut(&number) else { return };
         let to = QpState::from_verbs(attributes.qp_state).filter(|_| mask.contains(AttributeMask::STATE));
         if facts.is_done {
             match to {
-                Some(QpState::Init) => qp.to_init = place.clone(),
-                Some(QpState::Rtr) => qp.to_rtr = place.clone(),
-                Some(QpState::Rts) => qp.to_rts = place.clone(),
+                Some(QpState::Init) => qp.to_init = stack.clone(),
+                Some(QpState::Rtr) => qp.to_rtr = stack.clone(),
+                Some(QpState::Rts) => qp.to_rts = stack.clone(),
                 _ => {}
             }
             let given = |bit: AttributeMask| mask.contains(bit);
@@ -106,11 +106,11 @@ impl Checker {
                 qp.max_dest_rd_atomic = Some(attributes.max_dest_rd_atomic);
             }
         }
-        self.check_attributes(number, attributes, mask, facts, &place);
+        self.check_attributes(number, attributes, mask, facts, &stack);
         if facts.is_done {
-            self.check_read_depth(number, &place);
+            self.check_read_depth(number, &stack);
             if to == Some(QpState::Rtr) {
-                self.tell_early(number, &place);
+                self.tell_early(number, &stack);
             }
         }
     }
@@ -121,10 +121,10 @@ impl Checker {
         attributes: &QpAttributes,
         mask: AttributeMask,
         facts: &ModifyFacts,
-        place: &Stack,
+        stack: &Stack,
     ) {
         let given = |bit: AttributeMask| mask.contains(bit);
-        let mut found: Vec<(&'static Kind, String)> = Vec::new();
+        let mut found: Vec<(&'static FindingKind, String)> = Vec::new();
         if facts.is_done && given(AttributeMask::TIMEOUT) && attributes.timeout == 0 {
             let retries = attributes.retry_cnt;
             found.push((&TIMEOUT_FOR_EVER, format!("timeout is 0; retry_cnt {retries} is never used")));
@@ -156,23 +156,23 @@ impl Checker {
         }
         let Some(object) = self.qps.get(&number).map(|qp| qp.name.clone()) else { return };
         for (kind, numbers) in found {
-            let (object, place) = (object.clone(), place.clone());
-            self.found(kind, Found { object, numbers, place, related: Vec::new() });
+            let (object, stack) = (object.clone(), stack.clone());
+            self.found(kind, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 
     /// A READ or atomic was posted to a queue pair that may have none under way.
     pub(super) fn has_no_read_depth(&mut self, number: u32, request: &str) {
-        let place = self.here();
+        let stack = self.here();
         let Some(qp) = self.qps.get(&number) else { return };
         let numbers = format!("{request} is posted to {}, whose max_rd_atomic is 0", qp.name);
         let related = vec![related(format!("{} went to RTS here", qp.name), &qp.to_rts)];
         let object = qp.name.clone();
-        self.found(&READ_DEPTH_ZERO, Found { object, numbers, place, related });
+        self.found(&READ_DEPTH_ZERO, Found { object, numbers, stack, related });
     }
 
     /// Compares a queue pair with its peer, if that is of this process.
-    fn check_read_depth(&mut self, number: u32, place: &Stack) {
+    fn check_read_depth(&mut self, number: u32, stack: &Stack) {
         let Some(qp) = self.qps.get(&number).filter(|qp| qp.peer_is_here) else { return };
         let Some(other) = qp.destination else { return };
         let is_mutual = self.qps.get(&other).is_some_and(|peer| peer.destination == Some(number));
@@ -194,7 +194,7 @@ impl Checker {
                 related(format!("{} went to RTR here", to.name), &to.to_rtr),
             ];
             let object = from.name.clone();
-            self.found(&READ_DEPTH_MISMATCH, Found { object, numbers, place: place.clone(), related });
+            self.found(&READ_DEPTH_MISMATCH, Found { object, numbers, stack: stack.clone(), related });
             if let Some(from) = self.qps.get_mut(&one) {
                 from.told_depth = true;
             }
@@ -231,15 +231,15 @@ impl Checker {
             return;
         }
         let object = qp.name.clone();
-        if qp.told_late >= LATE_PLACES {
+        if qp.told_late >= LATE_STACKS {
             return self.found_again(&RECEIVE_TOO_LATE, &object);
         }
         qp.told_late += 1;
-        let place = self.here();
-        self.tell_late(number, place);
+        let stack = self.here();
+        self.tell_late(number, stack);
     }
 
-    fn tell_late(&mut self, number: u32, place: Stack) {
+    fn tell_late(&mut self, number: u32, stack: Stack) {
         let Some(qp) = self.qps.get(&number) else { return };
         let numbers = format!(
             "{} messages came to {} ({}) without a receive, {} were received",
@@ -247,27 +247,27 @@ impl Checker {
         );
         let related = vec![related(format!("{} was made here", qp.name), &qp.made)];
         let object = qp.name.clone();
-        self.found(&RECEIVE_TOO_LATE, Found { object, numbers, place, related });
+        self.found(&RECEIVE_TOO_LATE, Found { object, numbers, stack, related });
     }
 
     pub(super) fn other_qkey(&mut self, number: u32) {
         let Some(qp) = self.qps.get_mut(&number) else { return };
         if !std::mem::replace(&mut qp.told_qkey, true) {
-            let (object, place) = (qp.name.clone(), qp.to_init.clone());
+            let (object, stack) = (qp.name.clone(), qp.to_init.clone());
             let numbers = format!("a datagram with another Q_Key came to {object}");
             let related = vec![related(format!("{object} was made here"), &qp.made)];
-            self.found(&QKEY_MISMATCH, Found { object, numbers, place, related });
+            self.found(&QKEY_MISMATCH, Found { object, numbers, stack, related });
         }
     }
 
     pub(super) fn other_pkey(&mut self, number: u32, given: u16, own: u16) {
         let Some(qp) = self.qps.get_mut(&number) else { return };
         if !std::mem::replace(&mut qp.told_pkey, true) {
-            let (object, place) = (qp.name.clone(), qp.to_init.clone());
+            let (object, stack) = (qp.name.clone(), qp.to_init.clone());
             let numbers =
                 format!("a packet with P_Key {given:#06x} came to {object}, whose P_Key is {own:#06x}");
             let related = vec![related(format!("{object} was made here"), &qp.made)];
-            self.found(&PKEY_MISMATCH, Found { object, numbers, place, related });
+            self.found(&PKEY_MISMATCH, Found { object, numbers, stack, related });
         }
     }
 
@@ -278,14 +278,14 @@ impl Checker {
         }
     }
 
-    fn tell_early(&mut self, number: u32, place: &Stack) {
+    fn tell_early(&mut self, number: u32, stack: &Stack) {
         let Some(qp) = self.qps.get_mut(&number) else { return };
         let count = std::mem::take(&mut qp.early_packets);
         if count > 0 {
             let object = qp.name.clone();
             let numbers = format!("{} came to {object} before it was in RTR", counted(count, "packet"));
             let related = vec![related(format!("{object} was made here"), &qp.made)];
-            self.found(&CONNECTED_TOO_LATE, Found { object, numbers, place: place.clone(), related });
+            self.found(&CONNECTED_TOO_LATE, Found { object, numbers, stack: stack.clone(), related });
         }
     }
 
@@ -298,10 +298,10 @@ impl Checker {
         let Some(mut qp) = self.qps.remove(&number) else { return };
         if qp.signaled > 0 && qp.state == QpState::Rts && qp.service == "RC" {
             let (object, count) = (qp.name.clone(), qp.signaled);
-            let place = self.here();
+            let stack = self.here();
             let numbers = format!("not completed of {object}: {}", counted(count, "signaled send request"));
             let related = vec![related(format!("{object} was made here"), &qp.made)];
-            self.found(&IN_FLIGHT_AT_DESTROY, Found { object, numbers, place, related });
+            self.found(&IN_FLIGHT_AT_DESTROY, Found { object, numbers, stack, related });
         }
         self.tell_signals(&qp);
         self.forget_requests(&mut qp);

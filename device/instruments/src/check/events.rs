@@ -82,10 +82,10 @@ impl Checker {
         if self.objects.at(address).is_none() {
             return;
         }
-        let place = self.here();
+        let stack = self.here();
         let known = &mut self.asynchronous.unacknowledged;
         if known.len() < MAX_OBJECTS || known.contains_key(&address) {
-            let (count, _) = known.entry(address).or_insert((0, place));
+            let (count, _) = known.entry(address).or_insert((0, stack));
             *count = count.saturating_add(1);
         }
     }
@@ -131,14 +131,14 @@ impl Checker {
     /// innermost first.
     pub fn private_data_read(&mut self, page: usize, addresses: &[u64]) {
         let Some((name, got, acknowledged)) = self.asynchronous.given_back.remove(&page) else { return };
-        let place = self.stack_of(addresses);
+        let stack = self.stack_of(addresses);
         let numbers = format!("private data of the event {name} is read, and the event was acknowledged");
         let related = vec![
             related("it was acknowledged here", &acknowledged),
             related("the program got it here", &got),
         ];
         let object = format!("event {name}");
-        self.found(&PRIVATE_DATA_AFTER_ACK, Found { object, numbers, place, related });
+        self.found(&PRIVATE_DATA_AFTER_ACK, Found { object, numbers, stack, related });
     }
 
     /// The program destroys the identifier at an address, leaves one of its groups or moves it, and has not
@@ -148,20 +148,20 @@ impl Checker {
         let known = self.asynchronous.of_rdma_cm.values().filter(|event| event.identifier == identifier);
         let first = known.min_by_key(|event| event.ordinal);
         let (Some(first), Some(object)) = (first, self.objects.at(identifier)) else { return };
-        let (made, object, place) = (object.made.clone(), object.name(), first.got_at.clone());
+        let (made, object, stack) = (object.made.clone(), object.name(), first.got_at.clone());
         let numbers = format!(
             "events of {object}, the first of them got here, are not acknowledged (rdma_ack_cm_event): \
              {names}; the call waits until they are"
         );
         let related =
             vec![related("the call waits here", &waits), related(format!("{object} was made here"), &made)];
-        self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });
+        self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, stack, related });
     }
 
     /// The program destroys the object at an address, and has not acknowledged so many events of it for a
     /// second.
     pub fn waits_for_acknowledgements(&mut self, address: u64, count: u64, events: &str, remedy: &str) {
-        let place = self.here();
+        let stack = self.here();
         let Some(object) = self.objects.at(address) else { return };
         let (made, object) = (object.made.clone(), object.name());
         let numbers = format!(
@@ -169,7 +169,7 @@ impl Checker {
              until they are"
         );
         let related = vec![related(format!("{object} was made here"), &made)];
-        self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });
+        self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, stack, related });
     }
 
     /// The process ends well: events that are left.
@@ -195,25 +195,25 @@ impl Checker {
             (cq.name.clone(), cq.made.clone(), cq.unacknowledged, "completion event", cq.got_at.clone())
         });
         let left: Vec<_> = completion.chain(asynchronous).chain(of_identifiers).collect();
-        for (object, made, count, events, place) in left {
+        for (object, made, count, events, stack) in left {
             let numbers = format!(
                 "{} of {object}, got here, is not acknowledged at the end of the process: the object cannot \
                  be destroyed",
                 counted(count, events)
             );
             let related = vec![related(format!("{object} was made here"), &made)];
-            self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, place, related });
+            self.found(&EVENTS_NOT_ACKNOWLEDGED, Found { object, numbers, stack, related });
         }
         self.tell_unread();
     }
 
     fn tell_unread(&mut self) {
         let Async { is_read, raised, .. } = self.asynchronous;
-        let Some((name, object, place)) = self.asynchronous.first.take().filter(|_| !is_read) else { return };
+        let Some((name, object, stack)) = self.asynchronous.first.take().filter(|_| !is_read) else { return };
         let numbers = format!(
             "{} came, the first of them {name} of {object}, and the program never called ibv_get_async_event",
             counted(raised, "asynchronous event")
         );
-        self.found(&ASYNC_EVENTS_NEVER_READ, Found { object, numbers, place, related: Vec::new() });
+        self.found(&ASYNC_EVENTS_NEVER_READ, Found { object, numbers, stack, related: Vec::new() });
     }
 }

@@ -1,6 +1,6 @@
 //! The table of checks: what each finds, why that matters on real hardware, and the remedy.
 
-pub use pumice_events::findings::{Family, Kind};
+pub use pumice_events::findings::{Family, FindingKind};
 
 use pumice_events::findings::Level;
 
@@ -9,7 +9,7 @@ macro_rules! kinds {
         what: $what:expr, why: $why:expr, remedy: $remedy:expr;)*) => {
         $(
             #[doc = $what]
-            pub static $constant: Kind = Kind {
+            pub static $constant: FindingKind = FindingKind {
                 name: $name,
                 family: Family::$family,
                 level: level(Family::$family),
@@ -20,7 +20,7 @@ macro_rules! kinds {
         )*
 
         /// All kinds, family by family.
-        pub static KINDS: &[&Kind] = &[$(&$constant),*];
+        pub static KINDS: &[&FindingKind] = &[$(&$constant),*];
     };
 }
 
@@ -341,7 +341,7 @@ const fn level(family: Family) -> Level {
 }
 
 /// The kind of a name.
-pub fn named(name: &str) -> Option<&'static Kind> {
+pub fn named(name: &str) -> Option<&'static FindingKind> {
     KINDS.iter().find(|kind| kind.name == name).copied()
 }
 
@@ -351,9 +351,9 @@ mod tests {
 
     #[test]
     fn names_are_words_with_dashes_and_differ() {
-        for (place, kind) in KINDS.iter().enumerate() {
+        for (index, kind) in KINDS.iter().enumerate() {
             assert!(kind.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{}", kind.name);
-            assert_eq!(KINDS.iter().position(|other| other.name == kind.name), Some(place));
+            assert_eq!(KINDS.iter().position(|other| other.name == kind.name), Some(index));
             for sentence in [kind.what, kind.why, kind.remedy] {
                 assert!(sentence.ends_with('.') && !sentence.contains("  "), "{}: {sentence}", kind.name);
             }

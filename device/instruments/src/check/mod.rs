@@ -35,7 +35,7 @@ pub use checker::{Capture, Checker};
 pub use completions::CqMade;
 pub use connections::{ModifyFacts, QpMade};
 pub use holder::{holding, holds_checker, set_holds_checker};
-pub use kind::{Family, KINDS, Kind};
+pub use kind::{Family, FindingKind, KINDS};
 pub use memory::{Fill as FillMemory, OwnStack, Read as ReadMemory, Watch as WatchBounds};
 pub use of_device::OfDevice;
 pub use orders::Switches;

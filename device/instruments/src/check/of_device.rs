@@ -7,7 +7,7 @@
 /// A device of the program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OfDevice {
-    /// Its place among the devices, below 16.
+    /// Its index among the devices, below 16.
     pub index: u8,
     /// Its name, if there are several: findings have it.
     pub name: Option<&'static str>,
@@ -21,7 +21,7 @@ impl OfDevice {
 
     /// What stands for a handle of this device.
     pub(super) const fn handle(self, handle: u32) -> u32 {
-        // No table of a device has 2^28 places.
+        // No table of a device has 2^28 entries.
         (self.index as u32) << 28 | handle
     }
 

@@ -41,19 +41,19 @@ impl Checker {
     /// An object went with its context, which the program closes.
     pub fn object_left_behind(&mut self, address: u64) {
         if let Some(object) = self.objects.take(address) {
-            let place = self.here();
-            self.tell_left(&object, place, "when its device was closed");
+            let stack = self.here();
+            self.tell_left(&object, stack, "when its device was closed");
         }
     }
 
-    fn tell_left(&mut self, object: &Object, place: super::stack::Stack, when: &str) {
+    fn tell_left(&mut self, object: &Object, stack: super::stack::Stack, when: &str) {
         if object.is_excused {
             return;
         }
         let name = object.name();
         let numbers = format!("{name}, made by {}, was there {when}", object.call);
         let related = vec![related(format!("{name} was made here"), &object.made)];
-        self.found(&OBJECTS_LEFT, Found { object: name, numbers, place, related });
+        self.found(&OBJECTS_LEFT, Found { object: name, numbers, stack, related });
     }
 
     /// The program gives this address to a call.
@@ -62,28 +62,28 @@ impl Checker {
             return;
         }
         if let Some(gone) = self.objects.gone(address).cloned() {
-            let place = self.here();
+            let stack = self.here();
             let name = gone.object.name();
             let related = vec![
                 related(format!("{name} was destroyed here"), &gone.destroyed),
                 related(format!("{name} was made here"), &gone.object.made),
             ];
             let numbers = format!("{call} is given {name}, which is destroyed");
-            self.found(&USED_AFTER_DESTROY, Found { object: name, numbers, place, related });
+            self.found(&USED_AFTER_DESTROY, Found { object: name, numbers, stack, related });
         } else if let Some(object) = self.objects.inherited(address).cloned() {
-            let place = self.here();
+            let stack = self.here();
             let name = object.name();
             let numbers = format!("the child calls {call} with {name} of its parent");
             let related = vec![related(format!("{name} was made here, by the parent"), &object.made)];
-            self.found(&USED_AFTER_FORK, Found { object: name, numbers, place, related });
+            self.found(&USED_AFTER_FORK, Found { object: name, numbers, stack, related });
         }
     }
 
     /// The program gives a call an object, as in "completion queue", of another context than the call's.
     pub fn of_other_context(&mut self, object: &str) {
-        let place = self.here();
+        let stack = self.here();
         let numbers = format!("the {object} is of another context");
-        let found = Found { object: object.to_owned(), numbers, place, related: Vec::new() };
+        let found = Found { object: object.to_owned(), numbers, stack, related: Vec::new() };
         self.found(&OBJECT_OF_OTHER_CONTEXT, found);
     }
 
@@ -126,13 +126,13 @@ impl Checker {
         if regions == 0 || self.knows_forks {
             return;
         }
-        let place = self.here();
+        let stack = self.here();
         let first = self.objects.live().into_iter().find(|object| object.kind == REGION);
         let related: Vec<_> =
             first.iter().map(|one| related(format!("{} was made here", one.name()), &one.made)).collect();
         let object = first.map(|one| one.name()).unwrap_or_default();
         let numbers = format!("registered at the fork: {}", counted(regions as u64, REGION));
-        self.found(&FORK_WITHOUT_INIT, Found { object, numbers, place, related });
+        self.found(&FORK_WITHOUT_INIT, Found { object, numbers, stack, related });
     }
 
     /// This process is a child: what there is belongs to the parent, who tells of what was found.
@@ -157,8 +157,8 @@ impl Checker {
         cqs.values().for_each(|cq| self.tell_never_polled(cq));
         self.tell_events_left(&cqs);
         for object in self.objects.live() {
-            let place = object.made.clone();
-            self.tell_left(&object, place, "at the end of the process");
+            let stack = object.made.clone();
+            self.tell_left(&object, stack, "at the end of the process");
         }
     }
 }

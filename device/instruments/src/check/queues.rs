@@ -204,7 +204,7 @@ pub(super) struct Inside {
     pub(super) thread: u64,
     pub(super) call: &'static str,
     pub(super) address: u64,
-    pub(super) place: Stack,
+    pub(super) stack: Stack,
 }
 
 /// Domains, and the threads that are inside of them.

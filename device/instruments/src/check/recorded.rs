@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fnv::FnvBuildHasher;
 
-use super::kind::Kind;
+use super::kind::FindingKind;
 use super::stack::Stack;
 
 /// Entries that are kept; what comes beyond is counted.
@@ -28,7 +28,7 @@ pub struct Related {
 #[derive(Debug, Clone)]
 pub struct Recorded {
     /// What is wrong.
-    pub kind: &'static Kind,
+    pub kind: &'static FindingKind,
     /// Where the program did it.
     pub place: Stack,
     /// The object that it is about, as in "queue pair 3 (number 0x12)".
@@ -74,7 +74,7 @@ impl Findings {
     }
 
     /// Counts the latest finding of a kind about an object once more, wherever it was.
-    pub(super) fn again(&mut self, kind: &'static Kind, object: &str) {
+    pub(super) fn again(&mut self, kind: &'static FindingKind, object: &str) {
         let latest =
             self.list.iter_mut().rev().find(|one| one.kind.name == kind.name && one.object == object);
         if let Some(latest) = latest {
@@ -106,7 +106,7 @@ mod tests {
     use super::super::stack::Stacks;
     use super::*;
 
-    fn finding(kind: &'static Kind, place: Stack) -> Recorded {
+    fn finding(kind: &'static FindingKind, place: Stack) -> Recorded {
         let (object, numbers) = (String::from("queue pair 0"), String::new());
         Recorded { kind, place, object, numbers, related: Vec::new(), count: 1 }
     }

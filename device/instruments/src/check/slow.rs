@@ -11,10 +11,10 @@ use super::process::REGION;
 use super::queues::{Posts, Qp};
 use super::stack::Stack;
 
-/// Registrations at one place before that is told.
+/// Registrations at one call site before that is told.
 const MANY_REGISTRATIONS: u32 = 100;
-/// Places of registrations that are counted.
-const MAX_PLACES: usize = 1024;
+/// Call sites of registrations that are counted.
+const MAX_CALL_SITES: usize = 1024;
 /// Requests or calls before that is told.
 const MANY: u32 = 1000;
 /// The shortest send queue whose requests need not all be signaled.
@@ -29,15 +29,15 @@ const SEVERAL: u64 = 4;
 impl Checker {
     pub(super) fn count_registration(&mut self, made: &Stack) {
         let Some(first) = made.addresses().first() else { return };
-        if self.registrations.len() >= MAX_PLACES && !self.registrations.contains_key(first) {
+        if self.registrations.len() >= MAX_CALL_SITES && !self.registrations.contains_key(first) {
             return;
         }
         let count = self.registrations.entry(*first).or_default();
         *count = count.saturating_add(1);
         if *count == MANY_REGISTRATIONS {
             let numbers = format!("memory was registered {MANY_REGISTRATIONS} times here");
-            let (object, place) = (REGION.to_owned(), made.clone());
-            self.found(&REGISTERING_IN_LOOP, Found { object, numbers, place, related: Vec::new() });
+            let (object, stack) = (REGION.to_owned(), made.clone());
+            self.found(&REGISTERING_IN_LOOP, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 
@@ -45,8 +45,8 @@ impl Checker {
         let is_every = qp.posted == qp.posted_signaled && qp.posted >= MANY.into();
         if is_every && qp.capacity.max_send_wr >= LONG_SEND_QUEUE {
             let numbers = format!("all {} send requests of {} made completions", qp.posted, qp.name);
-            let (object, place) = (qp.name.clone(), qp.made.clone());
-            self.found(&SIGNAL_ON_EVERY_REQUEST, Found { object, numbers, place, related: Vec::new() });
+            let (object, stack) = (qp.name.clone(), qp.made.clone());
+            self.found(&SIGNAL_ON_EVERY_REQUEST, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 
@@ -59,8 +59,8 @@ impl Checker {
         if qp.short == MANY {
             let object = qp.name.clone();
             let numbers = format!("{MANY} requests of {object} had {SHORT_BYTES} bytes or fewer, not inline");
-            let place = self.here();
-            self.found(&SHORT_WITHOUT_INLINE, Found { object, numbers, place, related: Vec::new() });
+            let stack = self.here();
+            self.found(&SHORT_WITHOUT_INLINE, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 
@@ -79,8 +79,8 @@ impl Checker {
             let object = self.objects.at(address).map(|object| object.name()).unwrap_or_default();
             let numbers =
                 format!("{MANY} calls posted one request each, right after {LONG_RUN} others that did");
-            let place = self.here();
-            self.found(&ONE_POST_PER_DOORBELL, Found { object, numbers, place, related: Vec::new() });
+            let stack = self.here();
+            self.found(&ONE_POST_PER_DOORBELL, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 
@@ -91,8 +91,8 @@ impl Checker {
         if cq.small_polls == MANY {
             let object = cq.name.clone();
             let numbers = format!("{MANY} calls took one completion of {object} where {SEVERAL} more waited");
-            let place = self.here();
-            self.found(&POLLS_ONE_AT_A_TIME, Found { object, numbers, place, related: Vec::new() });
+            let stack = self.here();
+            self.found(&POLLS_ONE_AT_A_TIME, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 }

@@ -40,7 +40,7 @@ impl Borrow<[u64]> for Stack {
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     known: HashSet<Stack, FnvBuildHasher>,
-    /// Those that were looked for last, because a program is in few places again and again.
+    /// Those that were looked for last, because a program makes few calls again and again.
     latest: [Stack; LATEST],
     oldest: usize,
 }
@@ -61,8 +61,8 @@ impl Stacks {
                 stack
             }
         };
-        if let Some(place) = self.latest.get_mut(self.oldest) {
-            *place = stack.clone();
+        if let Some(latest) = self.latest.get_mut(self.oldest) {
+            *latest = stack.clone();
         }
         self.oldest = (self.oldest + 1) % LATEST;
         stack

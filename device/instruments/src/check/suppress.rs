@@ -1,7 +1,7 @@
 //! Suppressions: what the user knows about, and does not want to hear of.
 //!
 //! One line each, of words `kind=`, `function=` and `object=` with patterns in which `*` stands for anything.
-//! A finding is suppressed if all words of a line fit: the kind, the function of any frame of its place, the
+//! A finding is suppressed if all words of a line fit: the kind, the function of any frame of its stack, the
 //! program or library that has any frame. `#` begins a comment.
 
 use pumice_profile::settings::{CheckSettings, SettingError};
@@ -13,10 +13,10 @@ const MAX_LINES: usize = 4096;
 
 /// What is not to be reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Suppressions(Vec<Line>);
+pub struct Suppressions(Vec<SuppressionLine>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Line {
+struct SuppressionLine {
     kind: Option<String>,
     function: Option<String>,
     object: Option<String>,
@@ -31,7 +31,8 @@ impl Suppressions {
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let words = line.split('#').next().unwrap_or_default();
-            let parsed = Line::parse(words).map_err(|problem| format!("line {}: {problem}", number + 1))?;
+            let parsed =
+                SuppressionLine::parse(words).map_err(|problem| format!("line {}: {problem}", number + 1))?;
             lines.extend(parsed);
             if lines.len() > MAX_LINES {
                 return Err(format!("there are more than {MAX_LINES} lines: shorten the file"));
@@ -55,12 +56,12 @@ impl Suppressions {
     }
 }
 
-impl Line {
-    fn parse(words: &str) -> Result<Option<Line>, String> {
-        let mut line = Line::default();
+impl SuppressionLine {
+    fn parse(words: &str) -> Result<Option<SuppressionLine>, String> {
+        let mut line = SuppressionLine::default();
         for word in words.split_ascii_whitespace() {
             let (name, pattern) = word.split_once('=').unwrap_or((word, ""));
-            let place = match name {
+            let field = match name {
                 "kind" => &mut line.kind,
                 "function" => &mut line.function,
                 "object" => &mut line.object,
@@ -69,9 +70,9 @@ impl Line {
             if pattern.is_empty() {
                 return Err(format!("{name}= needs a pattern"));
             }
-            *place = Some(pattern.to_owned());
+            *field = Some(pattern.to_owned());
         }
-        Ok(Some(line).filter(|line| *line != Line::default()))
+        Ok(Some(line).filter(|line| *line != SuppressionLine::default()))
     }
 
     fn covers(&self, entry: &Entry) -> bool {

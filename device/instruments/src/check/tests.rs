@@ -351,8 +351,8 @@ fn private_data_that_is_read_after_the_acknowledgement_is_told_once() {
     let findings = checker.findings();
     let [finding] = findings.all() else { panic!("one finding") };
     assert_eq!(finding.object, "event RDMA_CM_EVENT_ESTABLISHED");
-    let places: Vec<u64> = finding.related.iter().map(|one| one.place.addresses()[0]).collect();
-    assert_eq!(places, [94, 93]);
+    let related: Vec<u64> = finding.related.iter().map(|one| one.place.addresses()[0]).collect();
+    assert_eq!(related, [94, 93]);
 }
 
 #[test]

@@ -20,8 +20,8 @@ impl Checker {
     /// A thread makes a call that is given the object at this address.
     pub fn thread_enters(&mut self, thread: u64, call: &'static str, address: u64) {
         let Some(domain) = self.threads.domains.get(&address).copied() else { return };
-        let place = self.here();
-        let inside = Inside { thread, call, address, place: place.clone() };
+        let stack = self.here();
+        let inside = Inside { thread, call, address, stack: stack.clone() };
         let Some(other) = self.threads.inside.get(&domain).filter(|other| other.thread != thread) else {
             self.threads.inside.insert(domain, inside);
             return;
@@ -38,10 +38,10 @@ impl Checker {
         );
         let made = self.objects.at(address).map(|object| object.made.clone()).unwrap_or_default();
         let related = vec![
-            related("the other thread is here", &other.place),
+            related("the other thread is here", &other.stack),
             related(format!("{object} was made here"), &made),
         ];
-        self.found(&THREAD_DOMAIN_SHARED, Found { object, numbers, place, related });
+        self.found(&THREAD_DOMAIN_SHARED, Found { object, numbers, stack, related });
     }
 
     /// The call ends.

@@ -16,9 +16,9 @@ impl Checker {
     /// A change of a queue pair that succeeded has set `rnr_retry`, be it the program's own call or one that
     /// a call of the connection manager makes.
     pub fn rnr_retry_set(&mut self, number: u32, rnr_retry: u8) {
-        let place = self.here();
+        let stack = self.here();
         if let Some(qp) = self.qps.get_mut(&number) {
-            (qp.rnr_retry, qp.rnr_retry_at) = (Some(rnr_retry), place);
+            (qp.rnr_retry, qp.rnr_retry_at) = (Some(rnr_retry), stack);
         }
     }
 
@@ -39,14 +39,14 @@ impl Checker {
         if !is_long || std::mem::replace(&mut qp.told_rnr, true) {
             return;
         }
-        let (object, place, related) = told_of(qp);
+        let (object, stack, related) = told_of(qp);
         let numbers = format!(
             "rnr_retry is 7, which is for ever; {object} has waited for {} ms, and the peer has posted no \
              receive for its message: {}",
             qp.rnr.waited_ns / 1_000_000,
             counted(qp.rnr.naks, "RNR NAK")
         );
-        self.found(&RNR_RETRY_FOR_EVER, Found { object, numbers, place, related });
+        self.found(&RNR_RETRY_FOR_EVER, Found { object, numbers, stack, related });
     }
 
     /// A send request failed with this status.
@@ -56,12 +56,12 @@ impl Checker {
         if !is_it || std::mem::replace(&mut qp.told_rnr, true) {
             return;
         }
-        let (object, place, related) = told_of(qp);
+        let (object, stack, related) = told_of(qp);
         let numbers = format!(
             "rnr_retry is 0: {object} ended with {} at the first message for which its peer had no receive",
             status.name()
         );
-        self.found(&RNR_RETRIES_ZERO, Found { object, numbers, place, related });
+        self.found(&RNR_RETRIES_ZERO, Found { object, numbers, stack, related });
     }
 
     /// The program has made a shared receive queue, of which [`Checker::object_made`] was told.
@@ -91,8 +91,8 @@ impl Checker {
         let Some(srq) = self.srqs.get_mut(&handle) else { return };
         srq.was_filled = true;
         if std::mem::replace(&mut srq.is_empty, false) && self.looks_for_slow {
-            let place = self.here();
-            self.tell_unarmed(handle, place);
+            let stack = self.here();
+            self.tell_unarmed(handle, stack);
         }
     }
 
@@ -104,7 +104,7 @@ impl Checker {
         self.srqs.remove(&handle);
     }
 
-    fn tell_unarmed(&mut self, handle: u32, place: Stack) {
+    fn tell_unarmed(&mut self, handle: u32, stack: Stack) {
         let Some(srq) = self.srqs.get_mut(&handle).filter(|srq| !srq.was_armed) else { return };
         if std::mem::replace(&mut srq.is_told, true) {
             return;
@@ -115,11 +115,11 @@ impl Checker {
             counted(srq.missed, "message")
         );
         let related = vec![related(format!("{object} was made here"), &srq.made)];
-        self.found(&SRQ_LIMIT_NEVER_ARMED, Found { object, numbers, place, related });
+        self.found(&SRQ_LIMIT_NEVER_ARMED, Found { object, numbers, stack, related });
     }
 }
 
-/// What an entry about `rnr_retry` says of the queue pair: its name, its place, and others.
+/// What an entry about `rnr_retry` says of the queue pair: its name, its stack, and others.
 fn told_of(qp: &Qp) -> (String, Stack, Vec<super::recorded::Related>) {
     let made = vec![related(format!("{} was made here", qp.name), &qp.made)];
     (qp.name.clone(), qp.rnr_retry_at.clone(), made)

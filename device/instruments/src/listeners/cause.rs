@@ -1,18 +1,22 @@
 //! Why a queue pair failed or a message was dropped, as a finding.
 
-use pumice_events::findings::{Family, Finding, Kind, Level};
+use pumice_events::findings::{Family, Finding, FindingKind, Level};
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
-static QUEUE_PAIR_FAILED: Kind =
-    Kind::new("queue-pair-failed", Family::Messages, Level::Error, "A queue pair went to an error state.");
-static QUEUE_PAIR_GOES_ON: Kind = Kind::new(
+static QUEUE_PAIR_FAILED: FindingKind = FindingKind::new(
+    "queue-pair-failed",
+    Family::Messages,
+    Level::Error,
+    "A queue pair went to an error state.",
+);
+static QUEUE_PAIR_GOES_ON: FindingKind = FindingKind::new(
     "queue-pair-goes-on",
     Family::Messages,
     Level::Warning,
     "A queue pair goes on without a message, or with a request that cannot be right.",
 );
-static USUAL: Kind = Kind::new(
+static USUAL: FindingKind = FindingKind::new(
     "usual-event",
     Family::Messages,
     Level::Note,
@@ -20,7 +24,7 @@ static USUAL: Kind = Kind::new(
 );
 
 /// The kind of finding that a cause is; its level says how the log tells of it.
-pub const fn kind_of_cause(cause: &Cause) -> &'static Kind {
+pub const fn kind_of_cause(cause: &Cause) -> &'static FindingKind {
     if cause.is_usual() {
         &USUAL
     } else if cause.is_fatal() {

@@ -44,7 +44,7 @@ pub struct Faulted {
 
 struct State {
     of: Faulted,
-    report: Report,
+    report: ReportOutput,
     sentences: Sentences,
     /// Rules that have not applied yet.
     unused: BTreeSet<String>,
@@ -53,7 +53,7 @@ struct State {
 }
 
 /// The report; a process without rules has not begun it.
-enum Report {
+enum ReportOutput {
     Waits(Option<ReportSource>),
     Begun(Option<ReportWriter>),
 }
@@ -78,7 +78,7 @@ impl FaultWitness {
     ) -> io::Result<FaultWitness> {
         let mut state = State {
             of,
-            report: Report::Waits(report),
+            report: ReportOutput::Waits(report),
             sentences: Sentences::Wait(hook),
             unused: rules,
             ended: false,
@@ -104,7 +104,7 @@ impl FaultWitness {
     /// Says which rules never applied, once.
     fn end(&self) {
         let mut state = self.lock();
-        if matches!(state.report, Report::Waits(_)) || std::mem::replace(&mut state.ended, true) {
+        if matches!(state.report, ReportOutput::Waits(_)) || std::mem::replace(&mut state.ended, true) {
             return;
         }
         let never: Vec<String> = state.unused.iter().cloned().collect();
@@ -119,7 +119,7 @@ impl FaultWitness {
     /// A rule changed while the program runs.
     fn changed(&self, change: &LiveChange<'_>) {
         let mut state = self.lock();
-        if matches!(state.report, Report::Waits(_)) {
+        if matches!(state.report, ReportOutput::Waits(_)) {
             // There is no caller to be told that the report or the thread is not to be had.
             let _ = state.begin();
             let _ = state.sentences.begin();
@@ -163,10 +163,10 @@ impl Sentences {
 impl State {
     /// Opens the report, and says which rules there are.
     fn begin(&mut self) -> io::Result<()> {
-        let Report::Waits(source) = &mut self.report else { return Ok(()) };
+        let ReportOutput::Waits(source) = &mut self.report else { return Ok(()) };
         let source = source.take();
-        self.report = Report::Begun(None);
-        self.report = Report::Begun(source.map(|source| source()).transpose()?);
+        self.report = ReportOutput::Begun(None);
+        self.report = ReportOutput::Begun(source.map(|source| source()).transpose()?);
         let rules = self.unused.iter().cloned().collect();
         let (process, seed) = (self.of.tag.clone(), self.of.seed);
         self.write(ReportLine::Begin { process, seed, rules, device: None });
@@ -174,7 +174,7 @@ impl State {
     }
 
     fn write(&mut self, line: ReportLine) {
-        if let Report::Begun(Some(report)) = &mut self.report {
+        if let ReportOutput::Begun(Some(report)) = &mut self.report {
             let line = line.on(self.of.device.as_deref());
             // A disk that is full must not end the program; what is written to says so.
             let _ = report.write_all(line.text().as_bytes());

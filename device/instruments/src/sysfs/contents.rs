@@ -86,10 +86,10 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
         tree.file(format!("{top}/board_id"), profile.board_id.as_str());
     }
     match device.pci_address.and_then(pci_folder) {
-        Some(place) => {
+        Some(folder) => {
             // Programs that look for the way between devices take it from the real path of `device`.
-            tree.link(format!("{top}/device"), format!("../../infiniband_pci/{place}"));
-            parent(&mut tree, &format!("sys/devices/virtual/infiniband_pci/{place}"), device);
+            tree.link(format!("{top}/device"), format!("../../infiniband_pci/{folder}"));
+            parent(&mut tree, &format!("sys/devices/virtual/infiniband_pci/{folder}"), device);
         }
         None => parent(&mut tree, &format!("{top}/device"), device),
     }
@@ -123,8 +123,8 @@ fn pci_folder(address: &str) -> Option<String> {
 /// What a device on a bus has: where it is, and its network interfaces, those of the first GIDs of its ports.
 fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
     tree.file(format!("{top}/numa_node"), device.numa_node.to_string());
-    if let Some(place) = device.pci_address {
-        tree.file(format!("{top}/uevent"), format!("PCI_SLOT_NAME={place}"));
+    if let Some(address) = device.pci_address {
+        tree.file(format!("{top}/uevent"), format!("PCI_SLOT_NAME={address}"));
         tree.file(format!("{top}/class"), ETHERNET_CONTROLLER);
         let own = format!("../../../../infiniband/{}", device.name);
         tree.link(format!("{top}/infiniband/{}", device.name), own);
@@ -164,14 +164,14 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>, port_num: u8, prof
         tree.folder(format!("{top}/{folder}"));
     }
     let first = device.gids_of(port_num).next().map_or(0, |entry| entry.first_index as usize);
-    let places = first..first + device.gids_of(port_num).count();
-    for (index, entry) in places.clone().zip(device.gids_of(port_num)) {
+    let indices = first..first + device.gids_of(port_num).count();
+    for (index, entry) in indices.clone().zip(device.gids_of(port_num)) {
         tree.file(format!("{top}/gids/{index}"), groups(&entry.gid.0));
         tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
         tree.file(format!("{top}/gid_attrs/ndevs/{index}"), device.interface_of(entry).0);
     }
-    // Of a place without an address Linux refuses to read the attributes.
-    for index in (0..first).chain(places.end..SHOWN_GIDS) {
+    // Of an index without an address Linux refuses to read the attributes.
+    for index in (0..first).chain(indices.end..SHOWN_GIDS) {
         tree.file(format!("{top}/gids/{index}"), groups(&Gid::ZERO.0));
         for attribute in ["types", "ndevs"] {
             tree.empty_file(format!("{top}/gid_attrs/{attribute}/{index}"));
@@ -356,8 +356,8 @@ mod tests {
         }
         assert_eq!(entries.get("live/pumice0/rate"), Some(&Entry::File("32 4\n".to_owned())));
         assert_eq!(entries.get("live/pumice0/counted"), Some(&Entry::Link("/run/pumice/counted".to_owned())));
-        let place = "../../infiniband_pci/pci0000:18/0000:18:00.0".to_owned();
-        assert_eq!(entries.get(&format!("{top}/device")), Some(&Entry::Link(place)));
+        let target = "../../infiniband_pci/pci0000:18/0000:18:00.0".to_owned();
+        assert_eq!(entries.get(&format!("{top}/device")), Some(&Entry::Link(target)));
         let parent = "sys/devices/virtual/infiniband_pci/pci0000:18/0000:18:00.0";
         for (path, line) in [
             ("vendor", "0x15b3"),

@@ -8,7 +8,7 @@ use pumice_profile::{PortProfile, Profile};
 /// A device as the tree shows it. The same values as the verbs that query it give.
 #[derive(Debug, Clone)]
 pub struct SysfsDevice<'a> {
-    /// Its place among the devices.
+    /// Its index among the devices.
     pub index: usize,
     /// Name, such as "pumice0".
     pub name: &'a str,

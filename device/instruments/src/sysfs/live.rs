@@ -68,13 +68,13 @@ pub(super) const HARDWARE: [Recipe; 25] = [
 ];
 
 impl Recipe {
-    /// As the preload reads it: the divisor and the places of the counters, in decimal.
+    /// As the preload reads it: the divisor and the indices of the counters, in decimal.
     pub(super) fn text(&self) -> String {
-        let places = self.counters.iter().map(|counter| (*counter as usize).to_string());
-        std::iter::once(self.divisor.to_string()).chain(places).collect::<Vec<_>>().join(" ")
+        let indices = self.counters.iter().map(|counter| (*counter as usize).to_string());
+        std::iter::once(self.divisor.to_string()).chain(indices).collect::<Vec<_>>().join(" ")
     }
 
-    /// As the preload finds it where a number of eight bytes is to be: a place and one per byte, 0 for none.
+    /// As the preload finds it where a number of eight bytes is to be: an index and one per byte, 0 for none.
     /// Only for what is not divided.
     pub(super) fn marks(&self) -> u64 {
         self.counters.iter().rev().fold(0, |marks, counter| marks << 8 | (*counter as u64 + 1))

@@ -87,33 +87,33 @@ const RECORD_BYTES: usize = 4096;
 
 /// A record that is being put together: its room is there, so that each byte is a store.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct RecordBuffer {
     bytes: [u8; RECORD_BYTES],
     used: usize,
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line { bytes: [0; RECORD_BYTES], used: 0 }
+impl Default for RecordBuffer {
+    fn default() -> RecordBuffer {
+        RecordBuffer { bytes: [0; RECORD_BYTES], used: 0 }
     }
 }
 
-impl Line {
+impl RecordBuffer {
     /// Its length is known now.
     #[inline]
     fn finish(&mut self) {
         let length = self.used.saturating_sub(3) as u16;
-        if let Some(place) = self.bytes.get_mut(1..3) {
-            place.copy_from_slice(&length.to_le_bytes());
+        if let Some(field) = self.bytes.get_mut(1..3) {
+            field.copy_from_slice(&length.to_le_bytes());
         }
     }
 }
 
-impl Out for Line {
+impl Out for RecordBuffer {
     #[inline]
     fn push_byte(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.used) {
-            *place = byte;
+        if let Some(free) = self.bytes.get_mut(self.used) {
+            *free = byte;
             self.used += 1;
         }
     }
@@ -129,13 +129,13 @@ impl Out for Line {
     fn push_number(&mut self, mut value: u64) {
         let room = self.bytes.get_mut(self.used..).and_then(<[u8]>::first_chunk_mut::<NUMBER_BYTES>);
         // A number takes at least a byte, and at most all of them.
-        for place in room.into_iter().flatten() {
+        for out in room.into_iter().flatten() {
             self.used += 1;
             if value < 0x80 {
-                *place = value as u8;
+                *out = value as u8;
                 return;
             }
-            *place = value as u8 | 0x80;
+            *out = value as u8 | 0x80;
             value >>= 7;
         }
     }
@@ -146,7 +146,7 @@ impl Out for Line {
 pub(crate) struct Encoder {
     at_ns: u64,
     shortened: Shortened,
-    line: Box<Line>,
+    line: Box<RecordBuffer>,
 }
 
 impl Encoder {

@@ -50,14 +50,14 @@ pub(super) trait Field<'a>: Sized {
 /// Takes a number from the front.
 pub(super) fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
-    for place in 0..NUMBER_BYTES {
+    for index in 0..NUMBER_BYTES {
         let byte = take_byte(bytes)?;
         let bits = u64::from(byte & 0x7f);
         // The last byte has room for one bit.
-        if place == NUMBER_BYTES - 1 && bits > 1 {
+        if index == NUMBER_BYTES - 1 && bits > 1 {
             return None;
         }
-        value |= bits << (7 * place);
+        value |= bits << (7 * index);
         if byte & 0x80 == 0 {
             return Some(value);
         }

@@ -99,8 +99,8 @@ impl TraceHeader {
         let flags = if self.is_ended { ENDED } else { 0 };
         let parts: [&[u8]; 3] =
             [&flags.to_le_bytes(), &self.omitted_records.to_le_bytes(), &self.lost_records.to_le_bytes()];
-        for (place, byte) in out.iter_mut().zip(parts.into_iter().flatten()) {
-            *place = *byte;
+        for (out, byte) in out.iter_mut().zip(parts.into_iter().flatten()) {
+            *out = *byte;
         }
         out
     }

@@ -36,8 +36,8 @@ pub use record::Record;
 pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, TraceSubscriber};
 
 pub use timeline::{
-    Arrow, End, Measure, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
-    SetbackKind, Timeline,
+    Arrow, Measure, Message, Moment, MomentKind, Packet, PacketIndex, QueuePair, Receive, RequestEnd,
+    Setback, SetbackKind, Timeline, TimelineProcess,
 };
 
 pub use why::{Fate, Part, PartKind, Reasons, Story};

@@ -30,13 +30,13 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// The way of records to a file.
 pub(super) struct TraceQueue {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Who started the thread: a fork child has a copy of this without it.
     process: u32,
 }
 
-struct Shared {
+struct SharedQueue {
     state: Mutex<State>,
     /// There is something for the thread to do.
     wake: Condvar,
@@ -70,7 +70,7 @@ impl TraceQueue {
         let header_at = end + section.len() as u64;
         let mut state = State::default();
         state.queued.swap(&mut usual_list());
-        let shared = Arc::new(Shared { state: Mutex::new(state), wake: Condvar::new() });
+        let shared = Arc::new(SharedQueue { state: Mutex::new(state), wake: Condvar::new() });
         let own = Arc::clone(&shared);
         let run = move || {
             let file_bytes = header_at + bytes.len() as u64;
@@ -167,7 +167,7 @@ struct Output<'a> {
     said: bool,
 }
 
-impl Shared {
+impl SharedQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         // What a panic leaves behind is whole: a record waits or it does not.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

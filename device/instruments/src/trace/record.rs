@@ -61,7 +61,7 @@ records! {
         qp: u32,
         /// Its number.
         qpn: u32,
-        /// Completion queue of send requests: its place in the table.
+        /// Completion queue of send requests: its index in the table.
         send_cq: u32,
         /// Completion queue of receive requests.
         recv_cq: u32,
@@ -297,7 +297,7 @@ records! {
     25 Completed {
         /// Of this queue pair.
         qp: u32,
-        /// The completion queue: its place in the table.
+        /// The completion queue: its index in the table.
         cq: u32,
         /// Of the request.
         wr_id: u64,

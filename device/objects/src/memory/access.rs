@@ -62,21 +62,21 @@ impl RegionTable {
         })
     }
 
-    /// Calls `place(process address, length in bytes)` for each range that these bytes of the buffers are.
+    /// Calls `visit(process address, length in bytes)` for each range that these bytes of the buffers are.
     ///
     /// # Errors
     /// As [`RegionTable::gather`]; with `write` as [`RegionTable::scatter`].
-    pub fn places(
+    pub fn for_each_range(
         &self,
         pd: u32,
         sges: &[Sge],
         bytes: std::ops::Range<u64>,
         write: bool,
-        mut place: impl FnMut(u64, u64),
+        mut visit: impl FnMut(u64, u64),
     ) -> Result<(), MemoryError> {
         walk(sges, bytes.start, bytes.end.saturating_sub(bytes.start), |sge, start, length| {
             let address = inside(sge, start, length)?;
-            place(self.locate_local(pd, sge.lkey, address, length, write)?, length);
+            visit(self.locate_local(pd, sge.lkey, address, length, write)?, length);
             Ok(())
         })
     }

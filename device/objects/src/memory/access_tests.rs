@@ -220,7 +220,7 @@ fn memory_without_rights_is_an_error_and_works_again_with_them() {
     let keys = unsafe { table.register(1, pages.first, 4 * PAGE, pages.first, access) }.unwrap();
     let (key, second) = (key(keys), pages.first + PAGE);
     let add = AtomicOperation::FetchAdd { add: 2 };
-    // Of lengths and places at which a copy is made in different ways.
+    // Of lengths and addresses at which a copy is made in different ways.
     let table_of_lengths = [1, 2, 3, 4, 8, 9, 16, 56, 64, 72, 700, PAGE as usize];
     for (rights, reads, writes) in [
         (libc::PROT_READ | libc::PROT_WRITE, true, true),

@@ -3,7 +3,7 @@
 use pumice_ground::error::ResourceError;
 use pumice_transport::types::{Access, Sge};
 
-use super::grant::{Backing, Kind};
+use super::grant::{Backing, EntryKind};
 use super::mapping::check_mapped;
 use super::region_table::RegionTable;
 
@@ -54,7 +54,7 @@ impl RegionTable {
         let entry = self.by_key(sge.lkey).ok_or(unknown)?;
         //= man:ibv_advise_mr
         //| Only regions on demand can be prefetched.
-        if !matches!(entry.kind, Kind::Region { .. }) || entry.grant.backing != Backing::OnDemand {
+        if !matches!(entry.kind, EntryKind::Region { .. }) || entry.grant.backing != Backing::OnDemand {
             return Err(ResourceError::invalid("only regions registered with ON_DEMAND can be prefetched"));
         }
         if entry.grant.pd != pd {
@@ -96,9 +96,9 @@ impl PageRange {
         let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
         let first = self.address - self.address % page;
         let bytes = (self.address - first).saturating_add(self.length);
-        let place = std::ptr::with_exposed_provenance_mut(first as usize);
+        let start = std::ptr::with_exposed_provenance_mut(first as usize);
         // SAFETY: populating changes no memory, and the kernel checks the range.
-        if unsafe { libc::madvise(place, bytes as usize, how) } == 0 {
+        if unsafe { libc::madvise(start, bytes as usize, how) } == 0 {
             return Ok(());
         }
         match std::io::Error::last_os_error().raw_os_error() {

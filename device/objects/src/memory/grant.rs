@@ -13,7 +13,7 @@ use super::window_type::WindowType;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) grant: Grant,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
 }
 
 /// A range of memory and the rights to it: all that an access looks at.
@@ -77,7 +77,7 @@ pub(super) enum BackedBy {
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     Region {
         bound_windows: u32,
         /// None: the program's memory as it is at the time, or nothing.
@@ -92,7 +92,7 @@ pub(super) enum Kind {
 impl Entry {
     /// Whether it is a region of the program's memory: neither null, nor device memory, nor a file's.
     pub(super) fn is_own_memory(&self) -> bool {
-        matches!(self.kind, Kind::Region { backed_by: None | Some(BackedBy::Program { .. }), .. })
+        matches!(self.kind, EntryKind::Region { backed_by: None | Some(BackedBy::Program { .. }), .. })
             && self.grant.backing != Backing::Nothing
     }
 }

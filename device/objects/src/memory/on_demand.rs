@@ -94,8 +94,8 @@ pub fn read_mapped(process: u32, ranges: &[(u64, usize)], out: &mut [u8]) -> boo
         return false;
     }
     let mut remote = [range(0, 0); MAX_RANGES];
-    for (place, (address, bytes)) in remote.iter_mut().zip(ranges) {
-        *place = range(*address, *bytes);
+    for (slot, (address, bytes)) in remote.iter_mut().zip(ranges) {
+        *slot = range(*address, *bytes);
     }
     let local = iovec { iov_base: out.as_mut_ptr().cast(), iov_len: wanted };
     let count = ranges.len() as libc::c_ulong;

@@ -7,7 +7,7 @@ use pumice_ground::table::Handle;
 use pumice_transport::types::Access;
 
 use super::device_memory::Registration;
-use super::grant::{BackedBy, Backing, Entry, Grant, Kind};
+use super::grant::{BackedBy, Backing, Entry, EntryKind, Grant};
 use super::watch::Watch;
 use super::{DeviceMemory, FileMapping, RegionTable, on_demand};
 
@@ -197,8 +197,10 @@ impl RegionTable {
         backed_by: Option<BackedBy>,
         grant: impl FnOnce(u32) -> Grant,
     ) -> Result<RegionKeys, ResourceError> {
-        let handle = self
-            .insert(|key| Entry { grant: grant(key), kind: Kind::Region { bound_windows: 0, backed_by } })?;
+        let handle = self.insert(|key| Entry {
+            grant: grant(key),
+            kind: EntryKind::Region { bound_windows: 0, backed_by },
+        })?;
         let key = self.key_of(handle);
         Ok(RegionKeys { lkey: key, rkey: key, handle })
     }
@@ -255,7 +257,7 @@ impl RegionTable {
             // What is registered now is what is there now.
             let watch = watch_of(address, length, access);
             entry.grant.watched = watch.as_ref().map(Watch::watched);
-            if let Kind::Region { backed_by, .. } = &mut entry.kind {
+            if let EntryKind::Region { backed_by, .. } = &mut entry.kind {
                 *backed_by = watch.map(|watch| BackedBy::Program { _watch: watch });
             }
         }
@@ -297,7 +299,7 @@ impl RegionTable {
     /// `Invalid`: a stale handle, or a window's.
     pub fn region(&self, handle: Handle) -> Result<RegionInfo, ResourceError> {
         let entry = self.entries.require(handle)?;
-        let Kind::Region { bound_windows, .. } = entry.kind else {
+        let EntryKind::Region { bound_windows, .. } = entry.kind else {
             return Err(ResourceError::invalid("a memory window was given where a memory region belongs"));
         };
         let Grant { pd, address, length, iova, access, backing, .. } = entry.grant;
@@ -305,7 +307,7 @@ impl RegionTable {
         Ok(RegionInfo { pd, address, length, iova, access, bound_windows, stays_mapped })
     }
 
-    /// The region at a place of the table: its keys, and what it is.
+    /// The region at an index of the table: its keys, and what it is.
     ///
     /// # Errors
     /// `Invalid`: there is no region.
@@ -377,8 +379,8 @@ impl RegionTable {
     /// The sentence for a region that windows are bound to: it names them.
     fn busy_with_windows(&self, handle: Handle, count: u32) -> ResourceError {
         let windows = self.entries.iter().filter(|(_, entry)| match entry.kind {
-            Kind::Window { region, .. } => region == Some(handle.index),
-            Kind::Region { .. } => false,
+            EntryKind::Window { region, .. } => region == Some(handle.index),
+            EntryKind::Region { .. } => false,
         });
         let rkeys: Vec<String> =
             windows.take(6).map(|(_, entry)| format!("{:#010x}", entry.grant.key)).collect();

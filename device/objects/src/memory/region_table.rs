@@ -7,21 +7,21 @@ use pumice_ground::table::{Handle, Table, check_room};
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, MemoryFault, Sge};
 
-use super::grant::{Entry, Grant, Kind};
+use super::grant::{Entry, EntryKind, Grant};
 
-/// All regions and windows of a device, by key. The upper 24 bits of a key are the place in the table plus a
+/// All regions and windows of a device, by key. The upper 24 bits of a key are the index in the table plus a
 /// number that is never 0 and differs from device to device; the low 8 bits vary from registration to
 /// registration, so that a key of a region that is gone is refused.
 #[derive(Debug)]
 pub struct RegionTable {
     pub(super) entries: Table<Entry>,
-    /// Upper 24 bits of the key of place 0. Chosen at random, so that a peer has to be told the keys it uses.
+    /// Upper 24 bits of the key of index 0. Chosen at random, so that a peer has to be told the keys it uses.
     first_key: u32,
     /// Chooses where the low bytes of keys begin.
     seed: u64,
-    /// Low byte of the key that each place had last.
+    /// Low byte of the key that each index had last.
     key_parts: Vec<u8>,
-    /// Most regions, and most windows: neither takes places of the other.
+    /// Most regions, and most windows: neither takes entries of the other.
     most: u32,
     /// Windows among the entries.
     windows: u32,
@@ -37,9 +37,9 @@ impl RegionTable {
 
     /// An empty table for at most `most` regions and as many windows.
     pub fn new(most: u32) -> RegionTable {
-        let places = most.saturating_mul(2).min(RegionTable::MAX_CAPACITY);
+        let capacity = most.saturating_mul(2).min(RegionTable::MAX_CAPACITY);
         RegionTable {
-            entries: Table::new("memory region or window", places),
+            entries: Table::new("memory region or window", capacity),
             first_key: 1,
             seed: 0,
             key_parts: Vec::new(),
@@ -51,20 +51,20 @@ impl RegionTable {
     }
 
     /// Chooses the keys of what is registered from now on. Only for an empty table: a key is found by its
-    /// place.
+    /// index.
     pub fn set_first_key(&mut self, seed: u64) {
         if self.is_empty() {
-            // The last place has a key as well.
+            // The last index has a key as well.
             let choices = (1 << 24) - u64::from(self.entries.capacity());
             self.first_key = 1 + (seed % choices) as u32;
             self.seed = seed;
         }
     }
 
-    /// Place in the table of the region or window with a key; the place may be empty, or have another key
+    /// Index in the table of the region or window with a key; the entry may be empty, or have another key
     /// now.
     #[inline]
-    pub(super) const fn place_of(&self, key: u32) -> u32 {
+    pub(super) const fn index_of(&self, key: u32) -> u32 {
         (key >> 8).wrapping_sub(self.first_key)
     }
 
@@ -103,7 +103,7 @@ impl RegionTable {
     #[inline]
     pub(super) fn local_grant(&self, pd: u32, lkey: u32, write: bool) -> Result<&Grant, MemoryError> {
         let entry = self.by_key(lkey).ok_or(MemoryError::UnknownKey)?;
-        if !matches!(entry.kind, Kind::Region { .. }) {
+        if !matches!(entry.kind, EntryKind::Region { .. }) {
             return Err(MemoryError::UnknownKey);
         }
         if entry.grant.pd != pd {
@@ -122,7 +122,7 @@ impl RegionTable {
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             let located = self.locate_local(pd, sge.lkey, sge.address, sge.length.into(), stores);
             let Some(error) = located.err().or_else(|| self.lost_by(sge)) else { continue };
-            let entry = self.by_key(sge.lkey).filter(|entry| matches!(entry.kind, Kind::Region { .. }));
+            let entry = self.by_key(sge.lkey).filter(|entry| matches!(entry.kind, EntryKind::Region { .. }));
             let region = entry.map(|entry| (entry.grant.iova, entry.grant.length));
             return Some(MemoryFault { error, element: Some(*sge), region, stores });
         }
@@ -141,8 +141,8 @@ impl RegionTable {
     pub fn names_in(&self, pd: u32) -> Vec<String> {
         let of_domain = self.entries.iter().filter(|(_, entry)| entry.grant.pd == pd);
         let name = |entry: &Entry| match entry.kind {
-            Kind::Region { .. } => format!("memory region of lkey {:#010x}", entry.grant.key),
-            Kind::Window { .. } => format!("memory window of rkey {:#010x}", entry.grant.key),
+            EntryKind::Region { .. } => format!("memory region of lkey {:#010x}", entry.grant.key),
+            EntryKind::Window { .. } => format!("memory window of rkey {:#010x}", entry.grant.key),
         };
         of_domain.map(|(_, entry)| name(entry)).collect()
     }
@@ -199,7 +199,7 @@ impl RegionTable {
 
     #[inline]
     pub(super) fn by_key(&self, key: u32) -> Option<&Entry> {
-        let entry = self.entries.at(self.place_of(key))?;
+        let entry = self.entries.at(self.index_of(key))?;
         (entry.grant.key == key).then_some(entry)
     }
 
@@ -220,13 +220,13 @@ impl RegionTable {
     fn insert_entry(&mut self, make: impl FnOnce(u32) -> Entry) -> Result<Handle, ResourceError> {
         let RegionTable { key_parts, first_key, seed, .. } = self;
         self.entries.insert_with(|handle| {
-            let place = handle.index as usize;
-            if key_parts.len() <= place {
-                // Different places start differently, so that adding 256 to a key is a bad guess too.
-                let part = Random::new(*seed ^ (place as u64) << 32).next_u64() as u8;
-                key_parts.resize(place + 1, part);
+            let index = handle.index as usize;
+            if key_parts.len() <= index {
+                // Different indices start differently, so that adding 256 to a key is a bad guess too.
+                let part = Random::new(*seed ^ (index as u64) << 32).next_u64() as u8;
+                key_parts.resize(index + 1, part);
             }
-            let part = key_parts.get_mut(place).map_or(0, |part| {
+            let part = key_parts.get_mut(index).map_or(0, |part| {
                 *part = part.wrapping_add(1);
                 *part
             });
@@ -236,7 +236,7 @@ impl RegionTable {
 
     pub(super) fn remove(&mut self, handle: Handle) -> Option<Entry> {
         let entry = self.entries.remove(handle)?;
-        self.windows -= u32::from(matches!(entry.kind, Kind::Window { .. }));
+        self.windows -= u32::from(matches!(entry.kind, EntryKind::Window { .. }));
         if let Some(part) = self.key_parts.get_mut(handle.index as usize) {
             *part = entry.grant.key as u8;
         }

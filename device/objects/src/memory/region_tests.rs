@@ -85,7 +85,7 @@ fn length_zero_inside_a_page_registers_and_opens_nothing() {
 }
 
 #[test]
-fn keys_of_gone_regions_are_refused_while_their_place_is_reused() {
+fn keys_of_gone_regions_are_refused_while_their_index_is_reused() {
     let mut table = RegionTable::new(1);
     let mut seen = Vec::new();
     for _ in 0..256 {
@@ -107,7 +107,7 @@ fn keys_of_gone_regions_are_refused_while_their_place_is_reused() {
 }
 
 #[test]
-fn keys_begin_where_the_seed_says_and_every_place_has_one() {
+fn keys_begin_where_the_seed_says_and_every_index_has_one() {
     let first = |seed| {
         let mut table = RegionTable::new(8);
         table.set_first_key(seed);

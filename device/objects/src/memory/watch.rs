@@ -95,8 +95,8 @@ impl Watched {
     }
 
     fn lose(&self, range: &Range<u64>) {
-        let place = self.count.fetch_add(1, Ordering::Relaxed).min(RANGES as u32 - 1);
-        if let Some(lost) = self.lost.get(place as usize) {
+        let index = self.count.fetch_add(1, Ordering::Relaxed).min(RANGES as u32 - 1);
+        if let Some(lost) = self.lost.get(index as usize) {
             lost.first.fetch_min(range.start, Ordering::Relaxed);
             lost.end.fetch_max(range.end, Ordering::Release);
         }
@@ -138,11 +138,11 @@ impl Group {
     fn take(&'static self) -> Option<Watch> {
         let mut free = self.free.load(Ordering::Relaxed);
         loop {
-            let place = free.trailing_zeros();
-            let watched = self.regions.get(place as usize)?;
+            let index = free.trailing_zeros();
+            let watched = self.regions.get(index as usize)?;
             let (order, failed) = (Ordering::Acquire, Ordering::Relaxed);
-            match self.free.compare_exchange_weak(free, free & !(1 << place), order, failed) {
-                Ok(_) => return Some(Watch { group: self, watched, place }),
+            match self.free.compare_exchange_weak(free, free & !(1 << index), order, failed) {
+                Ok(_) => return Some(Watch { group: self, watched, index }),
                 Err(now) => free = now,
             }
         }
@@ -173,7 +173,7 @@ impl Group {
 pub(super) struct Watch {
     group: &'static Group,
     watched: &'static Watched,
-    place: u32,
+    index: u32,
 }
 
 impl Watch {
@@ -213,7 +213,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.watched.clear();
-        self.group.free.fetch_or(1 << self.place, Ordering::Release);
+        self.group.free.fetch_or(1 << self.index, Ordering::Release);
     }
 }
 

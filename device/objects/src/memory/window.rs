@@ -6,7 +6,7 @@ use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, WindowBind};
 use pumice_transport::wire::Qpn;
 
-use super::grant::{Backing, Entry, Grant, Kind};
+use super::grant::{Backing, Entry, EntryKind, Grant};
 use super::region_table::RegionTable;
 use super::window_type::WindowType;
 
@@ -32,7 +32,7 @@ impl RegionTable {
         let mut rkey = 0;
         let handle = self.insert_window(|key| {
             rkey = key;
-            Entry { grant: unbound(key, pd), kind: Kind::Window { window, region: None } }
+            Entry { grant: unbound(key, pd), kind: EntryKind::Window { window, region: None } }
         })?;
         Ok(WindowKeys { rkey, handle })
     }
@@ -43,7 +43,7 @@ impl RegionTable {
     /// `Invalid`: a stale handle, or a region's.
     pub fn dealloc_window(&mut self, handle: Handle) -> Result<u32, ResourceError> {
         let entry = self.entries.require(handle)?;
-        if !matches!(entry.kind, Kind::Window { .. }) {
+        if !matches!(entry.kind, EntryKind::Window { .. }) {
             return Err(ResourceError::invalid("a memory region was given where a memory window belongs"));
         }
         //= man:ibv_alloc_mw
@@ -60,9 +60,9 @@ impl RegionTable {
     /// # Errors
     /// The window or the region is wrong, of another domain, or in the wrong state.
     pub fn bind_window(&mut self, pd: u32, qpn: Qpn, bind: &WindowBind) -> Result<(), MemoryError> {
-        let place = self.place_of(bind.window_rkey);
-        let entry = self.entries.at(place).ok_or(MemoryError::UnknownKey)?;
-        let Kind::Window { window, region: bound_to } = entry.kind else {
+        let index = self.index_of(bind.window_rkey);
+        let entry = self.entries.at(index).ok_or(MemoryError::UnknownKey)?;
+        let EntryKind::Window { window, region: bound_to } = entry.kind else {
             return Err(MemoryError::UnknownKey);
         };
         let old = entry.grant;
@@ -85,20 +85,21 @@ impl RegionTable {
         if bind.length == 0 {
             //= statement:46
             //| A window of type 1 that is bound to nothing opens nothing.
-            self.unbind(place);
-            if let Some(entry) = self.entries.at_mut(place) {
+            self.unbind(index);
+            if let Some(entry) = self.entries.at_mut(index) {
                 entry.grant = unbound(bind.new_rkey, pd);
             }
             return Ok(());
         }
-        let region = self.place_of(bind.region_lkey);
+        let region = self.index_of(bind.region_lkey);
         let grant = self.window_grant(region, window, pd, qpn, bind)?;
-        self.unbind(place);
-        if let Some(Entry { kind: Kind::Region { bound_windows, .. }, .. }) = self.entries.at_mut(region) {
+        self.unbind(index);
+        if let Some(Entry { kind: EntryKind::Region { bound_windows, .. }, .. }) = self.entries.at_mut(region)
+        {
             *bound_windows += 1;
         }
-        if let Some(entry) = self.entries.at_mut(place) {
-            *entry = Entry { grant, kind: Kind::Window { window, region: Some(region) } };
+        if let Some(entry) = self.entries.at_mut(index) {
+            *entry = Entry { grant, kind: EntryKind::Window { window, region: Some(region) } };
         }
         self.qp_bound_windows += u32::from(window == WindowType::Type2);
         Ok(())
@@ -107,7 +108,7 @@ impl RegionTable {
     /// The key of a window now: that of its last bind that was executed.
     pub fn window_key(&self, handle: Handle) -> Option<u32> {
         let entry = self.entries.get(handle)?;
-        matches!(entry.kind, Kind::Window { .. }).then_some(entry.grant.key)
+        matches!(entry.kind, EntryKind::Window { .. }).then_some(entry.grant.key)
     }
 
     /// Kills a key: LOCAL_INV here, or SEND with invalidate from the peer. Only bound type-2 windows
@@ -116,8 +117,8 @@ impl RegionTable {
     /// # Errors
     /// The key is unknown, of another domain or queue pair, or names a region or a type-1 window.
     pub fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
-        let place = self.place_of(key.rkey);
-        let entry = self.entries.at(place).ok_or(MemoryError::UnknownKey)?;
+        let index = self.index_of(key.rkey);
+        let entry = self.entries.at(index).ok_or(MemoryError::UnknownKey)?;
         if entry.grant.key != key.rkey || !entry.grant.live {
             return Err(MemoryError::UnknownKey);
         }
@@ -127,11 +128,11 @@ impl RegionTable {
         match (entry.grant.qpn, &entry.kind) {
             //= linux:rxe_mw.c#rxe_check_invalidate_mw
             //| Only a bound window of type 2 can be invalidated.
-            (Some(qpn), Kind::Window { .. }) if qpn == key.qpn => {}
-            (Some(_), Kind::Window { .. }) => return Err(MemoryError::WrongDomain),
+            (Some(qpn), EntryKind::Window { .. }) if qpn == key.qpn => {}
+            (Some(_), EntryKind::Window { .. }) => return Err(MemoryError::WrongDomain),
             _ => return Err(MemoryError::AccessDenied),
         }
-        self.unbind(place);
+        self.unbind(index);
         Ok(())
     }
 
@@ -140,14 +141,14 @@ impl RegionTable {
         if self.qp_bound_windows == 0 {
             return;
         }
-        let places: Vec<u32> = self
+        let indices: Vec<u32> = self
             .entries
             .iter()
             .filter(|(_, entry)| entry.grant.live && entry.grant.qpn == Some(qpn))
             .map(|(handle, _)| handle.index)
             .collect();
-        for place in places {
-            self.unbind(place);
+        for index in indices {
+            self.unbind(index);
         }
     }
 
@@ -161,7 +162,7 @@ impl RegionTable {
         bind: &WindowBind,
     ) -> Result<Grant, MemoryError> {
         let entry = self.entries.at(region).ok_or(MemoryError::UnknownKey)?;
-        if entry.grant.key != bind.region_lkey || !matches!(entry.kind, Kind::Region { .. }) {
+        if entry.grant.key != bind.region_lkey || !matches!(entry.kind, EntryKind::Region { .. }) {
             return Err(MemoryError::UnknownKey);
         }
         let access = entry.grant.access;
@@ -201,14 +202,15 @@ impl RegionTable {
     }
 
     /// Makes a window open nothing; its key stays as its name.
-    fn unbind(&mut self, place: u32) {
-        let Some(entry) = self.entries.at_mut(place) else { return };
-        let Kind::Window { window, region } = &mut entry.kind else { return };
+    fn unbind(&mut self, index: u32) {
+        let Some(entry) = self.entries.at_mut(index) else { return };
+        let EntryKind::Window { window, region } = &mut entry.kind else { return };
         let Some(region) = region.take() else { return };
         let owned = *window == WindowType::Type2;
         entry.grant = unbound(entry.grant.key, entry.grant.pd);
         self.qp_bound_windows -= u32::from(owned);
-        if let Some(Entry { kind: Kind::Region { bound_windows, .. }, .. }) = self.entries.at_mut(region) {
+        if let Some(Entry { kind: EntryKind::Region { bound_windows, .. }, .. }) = self.entries.at_mut(region)
+        {
             *bound_windows -= 1;
         }
     }

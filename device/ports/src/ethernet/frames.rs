@@ -94,8 +94,8 @@ impl Ethernet {
             return Err(ResourceError::no_memory(format!("the process has {MOST_RULES} flow rules")));
         }
         let id = self.free_id();
-        let place = self.rules.partition_point(|other| other.rule.rank() <= rule.rank());
-        self.rules.insert(place, Rule { id, qpn, rule });
+        let index = self.rules.partition_point(|other| other.rule.rank() <= rule.rank());
+        self.rules.insert(index, Rule { id, qpn, rule });
         self.attend();
         Ok(id)
     }
@@ -114,9 +114,9 @@ impl Ethernet {
     /// # Errors
     /// `Invalid`: there is none of that name.
     pub fn remove(&mut self, id: FlowId) -> Result<(), ResourceError> {
-        let place = self.rules.iter().position(|rule| rule.id == id);
-        let place = place.ok_or_else(|| ResourceError::invalid(format!("there is no flow rule {id}")))?;
-        self.rules.remove(place);
+        let index = self.rules.iter().position(|rule| rule.id == id);
+        let index = index.ok_or_else(|| ResourceError::invalid(format!("there is no flow rule {id}")))?;
+        self.rules.remove(index);
         self.attend();
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Ethernet {
             if rule.action == FlowAction::Drop {
                 break;
             }
-            let taker = self.spreads.get(qpn).map_or(Some(*qpn), |spread| spread.place_of(fields));
+            let taker = self.spreads.get(qpn).map_or(Some(*qpn), |spread| spread.taker_of(fields));
             if let Some(taker) = taker.filter(|taker| !takers.contains(taker)) {
                 takers.push(taker);
             }

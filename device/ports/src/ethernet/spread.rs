@@ -20,7 +20,7 @@ pub struct Spread {
 
 impl Spread {
     /// The queue pair that gets a frame. A frame without the fields goes to the first.
-    pub fn place_of(&self, frame: &FrameFields) -> Option<Qpn> {
+    pub fn taker_of(&self, frame: &FrameFields) -> Option<Qpn> {
         let last = self.table.len().checked_sub(1)?;
         self.table.get(self.hash(frame) as usize & last).copied()
     }
@@ -28,13 +28,13 @@ impl Spread {
     /// The Toeplitz hash: for each bit of the fields that is set, 32 bits of the key from there on.
     fn hash(&self, frame: &FrameFields) -> u32 {
         let mut hash = 0;
-        let mut place = 0;
+        let mut bit_offset = 0;
         self.for_each_byte(frame, |byte| {
             for bit in (0..8).rev() {
                 if byte >> bit & 1 != 0 {
-                    hash ^= self.key_at(place);
+                    hash ^= self.key_at(bit_offset);
                 }
-                place += 1;
+                bit_offset += 1;
             }
         });
         hash
@@ -92,14 +92,14 @@ mod tests {
         let frame = FrameFields { ipv4, tcp: Some([d1, d0, s1, s0]), ..FrameFields::default() };
         assert_eq!(spread(0b11).hash(&frame), 0x323e_8fc2);
         assert_eq!(spread(0b11_0011).hash(&frame), 0x51cc_c178);
-        assert_eq!(spread(0b11_0011).place_of(&frame), Some(Qpn::new(0x20)));
-        assert_eq!(spread(0b11).place_of(&frame), Some(Qpn::new(0x22)));
+        assert_eq!(spread(0b11_0011).taker_of(&frame), Some(Qpn::new(0x20)));
+        assert_eq!(spread(0b11).taker_of(&frame), Some(Qpn::new(0x22)));
     }
 
     #[test]
     fn what_has_no_fields_goes_to_the_first() {
-        assert_eq!(spread(0xff).place_of(&FrameFields::default()), Some(Qpn::new(0x20)));
+        assert_eq!(spread(0xff).taker_of(&FrameFields::default()), Some(Qpn::new(0x20)));
         let none = Spread { table: Vec::new(), ..spread(0xff) };
-        assert_eq!(none.place_of(&FrameFields::default()), None);
+        assert_eq!(none.taker_of(&FrameFields::default()), None);
     }
 }

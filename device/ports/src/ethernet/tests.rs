@@ -16,9 +16,9 @@ struct Cable {
 }
 
 #[derive(Clone, Default)]
-struct End(Arc<Mutex<Cable>>);
+struct CableEnd(Arc<Mutex<Cable>>);
 
-impl FrameWire for End {
+impl FrameWire for CableEnd {
     fn send(&mut self, frame: &[u8]) -> Result<(), SendFrameError> {
         if frame.len() > 1514 {
             return Err(SendFrameError::TooLong);
@@ -72,11 +72,11 @@ const B: Qpn = Qpn::new(0x22);
 
 struct Fixture {
     ethernet: Ethernet,
-    cable: End,
+    cable: CableEnd,
 }
 
 fn fixture(returns: bool) -> Fixture {
-    let cable = End::default();
+    let cable = CableEnd::default();
     cable.0.lock().unwrap().returns = returns;
     let mut ethernet = Ethernet::new(vec![(1, Box::new(cable.clone()))]);
     ethernet.put(A, 1);

@@ -32,7 +32,7 @@ pub struct FabricConfig {
     /// rings of one host.
     pub back_pressure: bool,
     /// Switches between the ports. Rates, delays, queues and marks are those of its links then, and not those
-    /// above. An impossible one ([`Topology::check`]) has no place for any port. It does not change later.
+    /// above. An impossible one ([`Topology::check`]) has no host for any port. It does not change later.
     pub topology: Option<Topology>,
 }
 

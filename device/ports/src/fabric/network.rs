@@ -247,7 +247,7 @@ impl Network {
     fn enter_switches(&mut self, now_ns: u64, transit: Transit) {
         let Some(switches) = &mut self.switches else { return };
         let from = transit.from;
-        if !switches.has_place(from) || !switches.has_place(transit.to) {
+        if !switches.is_host(from) || !switches.is_host(transit.to) {
             self.stats.unrouted += 1;
             self.digest.note(Event::Unrouted, now_ns, from, from);
         } else if switches.send(now_ns, transit).is_err() {

@@ -32,8 +32,8 @@ impl Inbound {
     /// One with this message.
     pub(super) fn with(message: &CmMessage) -> Inbound {
         let mut inbound = Inbound::blank();
-        let place = inbound.packet.get_mut(Bth::LEN + Deth::LEN..PACKET_BYTES - ICRC_BYTES).unwrap();
-        place.copy_from_slice(&message.emit(1));
+        let mad = inbound.packet.get_mut(Bth::LEN + Deth::LEN..PACKET_BYTES - ICRC_BYTES).unwrap();
+        mad.copy_from_slice(&message.emit(1));
         inbound
     }
 }

@@ -54,9 +54,9 @@ impl Gsi {
         if binding.listener.is_some() {
             return Err(ConnectionError::Listening);
         }
-        let ServiceEntry { service_id, mask, place } = binding.entry;
+        let ServiceEntry { service_id, mask, scope } = binding.entry;
         let listener =
-            self.cm.listen(&ListenParams { service_id, mask, place, served, backlog, overflow })?;
+            self.cm.listen(&ListenParams { service_id, mask, scope, served, backlog, overflow })?;
         binding.listener = Some(listener);
         if let Some(directory) = port.group().and_then(|group| group.services()) {
             directory.listen(&binding.entry);

@@ -4,7 +4,7 @@ use std::mem;
 use std::net::IpAddr;
 
 use pumice_events::{Event, Topics};
-use pumice_faults::{Faults, RejData};
+use pumice_faults::{Arbiter, RejData};
 use pumice_objects::address_handle;
 use pumice_profile::addresses::ports::Ports;
 use pumice_transport::cm::{Cm, MadOut};
@@ -152,11 +152,11 @@ impl Gsi {
         listens.then(|| message_of(mad)).flatten()
     }
 
-    /// Sends what waits, and does to it what a fault plan says. False: the port has no more room.
+    /// Sends what waits, and does to it what the arbiter says. False: the port has no more room.
     pub fn send_mads(
         &mut self,
         ports: &Ports,
-        mut faults: Option<&mut Faults>,
+        mut arbiter: Option<&mut dyn Arbiter>,
         sink: &mut dyn MadSink,
     ) -> bool {
         while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
@@ -175,8 +175,8 @@ impl Gsi {
             if let Some(message) = self.told(&out.mad) {
                 self.subscribers.emit(&Event::CmSent { message: &message });
             }
-            if let Some(faults) = &mut faults {
-                self.harm(&out, (path.flow.source, path.flow.destination), faults, sink);
+            if let Some(arbiter) = &mut arbiter {
+                self.harm(&out, (path.flow.source, path.flow.destination), *arbiter, sink);
             }
             self.next_psn = self.next_psn.wrapping_add(1);
         }
@@ -185,23 +185,29 @@ impl Gsi {
 }
 
 impl Gsi {
-    /// Does to the MAD that was sealed last what a fault plan says.
-    fn harm(&mut self, out: &MadOut, ends: (IpAddr, IpAddr), faults: &mut Faults, sink: &mut dyn MadSink) {
+    /// Does to the MAD that was sealed last what the arbiter says.
+    fn harm(
+        &mut self,
+        out: &MadOut,
+        ends: (IpAddr, IpAddr),
+        arbiter: &mut dyn Arbiter,
+        sink: &mut dyn MadSink,
+    ) {
         let Some(message) = message_of(&out.mad) else { return };
         let size = (PACKET_BYTES as u32, MAD_BYTES as u32);
         let subscribers = &self.subscribers;
-        let fate = faults.decide_message(ends, &message, size, &mut |fault| {
+        let fate = arbiter.message(ends, &message, size, &mut |fault| {
             subscribers.emit(&Event::FaultApplied { fault, qpn: None });
         });
         if !fate.is_ordinary() {
             sink.harm(fate.of_packet());
         }
         if let (Some(reason), CmMessage::Req(req)) = (fate.rejected, &message) {
-            let said = faults.rejection();
-            self.reject_in_peers_name(out, req, (RejectReason(reason), said), faults.now_ns());
+            let said = arbiter.rejection();
+            self.reject_in_peers_name(out, req, (RejectReason(reason), said), arbiter.clock().now_ns());
         }
         if fate.unanswered {
-            self.leave_unanswered(&message, faults.now_ns());
+            self.leave_unanswered(&message, arbiter.clock().now_ns());
         }
     }
 

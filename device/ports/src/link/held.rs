@@ -13,11 +13,11 @@ pub(crate) struct Held<C> {
     /// What the packets have in common, besides their size.
     pub(crate) common: C,
     pub(crate) segment_bytes: usize,
-    /// The ICRC of each packet was made for its place in the batch that it came in.
+    /// The ICRC of each packet was made for its index in the batch that it came in.
     pub(crate) has_icrc: bool,
     bytes: Vec<u8>,
-    /// The place of the first packet in the batch that it came in.
-    first_place: usize,
+    /// The index of the first packet in the batch that it came in.
+    first_index: usize,
     /// When each packet may go on, not before those in front of it.
     times_ns: Vec<u64>,
     /// Packets in front that have gone on.
@@ -29,15 +29,15 @@ pub(crate) struct Held<C> {
 }
 
 impl<C> Held<C> {
-    /// A batch without packets yet, the first of which had this place in the batch that it comes from.
-    pub(crate) fn new(common: C, segment_bytes: usize, has_icrc: bool, first_place: usize) -> Held<C> {
+    /// A batch without packets yet, the first of which had this index in the batch that it comes from.
+    pub(crate) fn new(common: C, segment_bytes: usize, has_icrc: bool, first_index: usize) -> Held<C> {
         let (bytes, times_ns) = (Vec::new(), Vec::new());
         Held {
             common,
             segment_bytes,
             has_icrc,
             bytes,
-            first_place,
+            first_index,
             times_ns,
             gone: 0,
             ready: 0,
@@ -83,7 +83,7 @@ impl<C> Held<C> {
         self.times_ns.iter().skip(self.gone).take_while(|at_ns| **at_ns <= now_ns).count()
     }
 
-    /// The next so many packets as a batch of their own: their ICRC is made for their new places, if there
+    /// The next so many packets as a batch of their own: their ICRC is made for their new indices, if there
     /// is one, and is made at all if it `needs_icrc`. If they do not go on, the next call gives as many.
     pub(crate) fn next(&mut self, packets: usize, flow: &Flow, needs_icrc: bool) -> &[u8] {
         let is_made = self.ready > 0;
@@ -91,15 +91,15 @@ impl<C> Held<C> {
             self.ready = packets.min(self.times_ns.len() - self.gone.min(self.times_ns.len()));
         }
         let range = self.range();
-        let (first_place, gone, size) = (self.first_place, self.gone, self.segment_bytes.max(1));
+        let (first_index, gone, size) = (self.first_index, self.gone, self.segment_bytes.max(1));
         let Some(bytes) = self.bytes.get_mut(range) else { return &[] };
         if !is_made {
-            for (place, packet) in bytes.chunks_mut(size).enumerate() {
+            for (index, packet) in bytes.chunks_mut(size).enumerate() {
                 if self.has_icrc {
-                    let from = segments::ip_id(first_place + gone + place);
-                    segments::renumber(flow, from, segments::ip_id(place), packet);
+                    let from = segments::ip_id(first_index + gone + index);
+                    segments::renumber(flow, from, segments::ip_id(index), packet);
                 } else if needs_icrc {
-                    icrc::seal_for_peers(flow, segments::ip_id(place), packet);
+                    icrc::seal_for_peers(flow, segments::ip_id(index), packet);
                 }
             }
         }

@@ -48,7 +48,7 @@ impl Inbound {
         let is_capable = matches!(received.traffic_class & ECN_CE, 0b01 | 0b10);
         let (mut queued, mut dropped, mut marked) = (0, 0, 0);
         let mut open: Option<Held<Arrival>> = None;
-        for (place, packet) in received.segments().enumerate() {
+        for (index, packet) in received.segments().enumerate() {
             let on_wire = wire_bytes(is_ipv4, packet.len()) as u64;
             let has_room = self.held_bytes + open.as_ref().map_or(0, Held::len_bytes) < MAX_HELD_BYTES;
             let passage = match self.queue.send(direction, now_ns, on_wire, is_capable) {
@@ -69,7 +69,7 @@ impl Inbound {
             let (flow, hop_limit) = (received.flow, received.hop_limit);
             let begun = || {
                 let common = Arrival { flow, traffic_class, hop_limit };
-                Held::new(common, received.segment_bytes, received.has_icrc, place)
+                Held::new(common, received.segment_bytes, received.has_icrc, index)
             };
             open.get_or_insert_with(begun).push(packet, passage.arrives_at_ns);
         }

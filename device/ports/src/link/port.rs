@@ -92,7 +92,7 @@ impl<P: Port> PortLayer for LinkPort<P> {
         &mut self.inner
     }
 
-    /// Packets that wait get their ICRC, if they need one, when they leave: their places in a batch change.
+    /// Packets that wait get their ICRC, if they need one, when they leave: their indices in a batch change.
     fn limits_through(&self, peer: Peer) -> PortLimits {
         let limits = self.inner.limits(peer);
         PortLimits { needs_icrc: limits.needs_icrc && self.outbound.passes(&self.link.egress), ..limits }

@@ -87,10 +87,10 @@ impl ProcessGroup for Tape {
 /// Packets with their number in each byte.
 fn packets(numbers: std::ops::Range<u8>, sealed: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (place, number) in numbers.enumerate() {
+    for (index, number) in numbers.enumerate() {
         let mut packet = [number; PACKET_BYTES];
         if sealed {
-            icrc::seal(&path().flow, place as u16, &mut packet);
+            icrc::seal(&path().flow, index as u16, &mut packet);
         }
         bytes.extend(packet);
     }
@@ -125,8 +125,8 @@ impl Scene {
     fn sent(&mut self) -> Vec<(u64, Vec<u8>)> {
         let batches = std::mem::take(&mut self.port.inner.sent);
         let numbers = |bytes: &[u8]| {
-            let exact = |(place, packet): (usize, &[u8])| {
-                assert_eq!(icrc::verify(&path().flow, place as u16, packet), Verdict::Exact);
+            let exact = |(index, packet): (usize, &[u8])| {
+                assert_eq!(icrc::verify(&path().flow, index as u16, packet), Verdict::Exact);
                 packet[0]
             };
             bytes.chunks(PACKET_BYTES).enumerate().map(exact).collect()
@@ -138,11 +138,11 @@ impl Scene {
     fn receive(&mut self, now_ns: u64) -> Vec<(u8, Vec<u8>)> {
         let mut all = Vec::new();
         while self.port.receive(now_ns, &mut |received| {
-            let place = |(place, packet): (usize, &[u8])| {
-                assert_eq!(icrc::verify(&received.flow, place as u16, packet), Verdict::Exact);
+            let number = |(index, packet): (usize, &[u8])| {
+                assert_eq!(icrc::verify(&received.flow, index as u16, packet), Verdict::Exact);
                 packet[0]
             };
-            all.push((received.traffic_class, received.segments().enumerate().map(place).collect()));
+            all.push((received.traffic_class, received.segments().enumerate().map(number).collect()));
         }) {}
         all
     }
@@ -246,7 +246,7 @@ fn packets_arrive_when_they_have_passed_the_link() {
     assert_eq!(
         scene.receive(8_010),
         [(0, vec![1]), (0, vec![2])],
-        "the place in a batch is that in the ICRC"
+        "the index in a batch is that in the ICRC"
     );
     assert_eq!(scene.port.next_event_ns(), None);
     // What is no packet is taken from the port, and told.

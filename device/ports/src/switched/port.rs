@@ -17,7 +17,7 @@ use crate::{GsoBatch, Peer, Port, PortLayer, PortLimits, Received, TransmitError
 /// Switches that processes share: what they are like, and where their state is.
 #[derive(Clone)]
 pub struct Switching {
-    /// What they are like. Only hosts that have addresses have a place.
+    /// What they are like. Only hosts that have addresses are connected to them.
     pub topology: Arc<Topology>,
     /// Their state.
     pub words: Arc<dyn SwitchWords>,
@@ -45,8 +45,8 @@ impl Switching {
     }
 }
 
-/// A port around a port that takes the packets which leave through switches, to hosts that have a place
-/// there. What goes to others passes as if this were not there, and so does what arrives.
+/// A port around a port that takes the packets which leave through switches, to hosts that are connected
+/// to them. What goes to others passes as if this were not there, and so does what arrives.
 pub struct SwitchedPort<P> {
     inner: P,
     ports: Ports,
@@ -118,7 +118,7 @@ impl<P: Port> PortLayer for SwitchedPort<P> {
         &mut self.inner
     }
 
-    /// Packets get their ICRC, if they need one, when they leave: their places in a batch change.
+    /// Packets get their ICRC, if they need one, when they leave: their indices in a batch change.
     fn limits_through(&self, peer: Peer) -> PortLimits {
         let limits = self.inner.limits(peer);
         let is_direct = self.ports.host_of(peer.address).is_none();
@@ -146,7 +146,7 @@ impl<P: Port> PortLayer for SwitchedPort<P> {
             Arc::new(Batch { path, segment_bytes, has_icrc: batch.has_icrc, route, exit: to, number });
         let is_ipv4 = flow.source.is_ipv4();
         let mut queued = 0;
-        for (place, packet) in batch.segments().enumerate() {
+        for (index, packet) in batch.segments().enumerate() {
             let on_wire = wire_bytes(is_ipv4, packet.len()) as u64;
             let mut at_ns = now_ns;
             if let Some(own_link) = own_link
@@ -158,7 +158,7 @@ impl<P: Port> PortLayer for SwitchedPort<P> {
             self.travel.set_out(Traveller {
                 at_ns,
                 stage: usize::from(own_link.is_some()),
-                place,
+                index,
                 wire_bytes: on_wire,
                 is_marked: false,
                 waits_since_ns: None,

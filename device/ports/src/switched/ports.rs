@@ -10,7 +10,7 @@ use pumice_transport::path::Flow;
 
 use super::words::{SwitchWords, Word, said, word};
 use crate::link::{GRAIN_NS, QUEUE_BYTES};
-use crate::topology::{Layout, LinkSpec, Place, QueueReport, SwitchPauses, Topology};
+use crate::topology::{Layout, LinkSpec, QueueReport, SwitchPauses, Topology, TopologyNode};
 
 /// How often a word that other processes change meanwhile is tried. Then the packet passes as if it had won.
 const TRIES: usize = 64;
@@ -35,8 +35,8 @@ impl Route {
     }
 
     fn push(&mut self, link: usize) {
-        if let Some(place) = self.links.get_mut(self.count) {
-            *place = link;
+        if let Some(slot) = self.links.get_mut(self.count) {
+            *slot = link;
             self.count += 1;
         }
     }
@@ -88,7 +88,7 @@ impl Ports {
         self.topology.queues.pause
     }
 
-    /// The place of the host that has an address.
+    /// The index of the host that has an address.
     pub(super) fn host_of(&self, address: IpAddr) -> Option<usize> {
         self.topology.host_of(address)
     }
@@ -97,7 +97,7 @@ impl Ports {
     pub(super) fn route(&self, from: usize, to: usize, flow: &Flow) -> Route {
         let mut route = Route::default();
         route.push(Layout::link_of(from));
-        let mut at = Place::Leaf(self.layout.leaf_of(from));
+        let mut at = TopologyNode::Leaf(self.layout.leaf_of(from));
         for _ in 1..MAX_LINKS {
             let Some(link) = self.layout.next(at, to, flow) else { break };
             route.push(link);
@@ -263,7 +263,7 @@ impl Ports {
 fn bounds_ns(links: &[LinkSpec], pauses: bool) -> Vec<u64> {
     let own = |spec: &LinkSpec| {
         let room = match spec.tail {
-            Place::Host(_) => QUEUE_BYTES + BATCHES_BYTES,
+            TopologyNode::Host(_) => QUEUE_BYTES + BATCHES_BYTES,
             _ => spec.queue_bytes,
         };
         spec.direction.transmission_ns(room).saturating_add(GRAIN_NS + SLACK_NS)
@@ -271,11 +271,11 @@ fn bounds_ns(links: &[LinkSpec], pauses: bool) -> Vec<u64> {
     let mut bounds: Vec<u64> = links.iter().map(own).collect();
     // A pause moves at most so far from the receiver to the sender.
     for _ in 1..if pauses { MAX_LINKS } else { 1 } {
-        let longest_at = |place: Place, bounds: &[u64]| {
+        let longest_at = |node: TopologyNode, bounds: &[u64]| {
             links
                 .iter()
                 .zip(bounds)
-                .filter(|(spec, _)| spec.tail == place)
+                .filter(|(spec, _)| spec.tail == node)
                 .map(|(_, ns)| *ns)
                 .max()
                 .unwrap_or(0)

@@ -38,8 +38,8 @@ pub(super) struct Traveller {
     pub(super) at_ns: u64,
     /// Links that it has passed.
     pub(super) stage: usize,
-    /// Its place in the batch.
-    pub(super) place: usize,
+    /// Its index in the batch.
+    pub(super) index: usize,
     /// Bytes on a link.
     pub(super) wire_bytes: u64,
     pub(super) is_marked: bool,
@@ -79,7 +79,7 @@ impl Ord for Planned {
 #[derive(Debug, Default)]
 struct Exit {
     held: VecDeque<Held<Path>>,
-    /// The batch of the last packet, and its place there.
+    /// The batch of the last packet, and its index there.
     last: Option<(u64, usize)>,
     last_ns: u64,
     /// The port below takes nothing for it before.
@@ -187,17 +187,17 @@ impl Travel {
 
     /// A packet has passed all links.
     fn exit(&mut self, traveller: Traveller) {
-        let Traveller { at_ns, place, is_marked, batch, bytes, .. } = traveller;
+        let Traveller { at_ns, index, is_marked, batch, bytes, .. } = traveller;
         let exit = self.exits.entry(batch.exit).or_default();
         exit.last_ns = exit.last_ns.max(at_ns);
         let mut path = batch.path.clone();
         path.traffic_class |= if is_marked { ECN_CE } else { 0 };
-        let follows = place.checked_sub(1).is_some_and(|before| exit.last == Some((batch.number, before)));
-        exit.last = Some((batch.number, place));
+        let follows = index.checked_sub(1).is_some_and(|before| exit.last == Some((batch.number, before)));
+        exit.last = Some((batch.number, index));
         match exit.held.back_mut() {
             Some(held) if follows && held.common == path => held.push(&bytes, exit.last_ns),
             _ => {
-                let mut held = Held::new(path, batch.segment_bytes, batch.has_icrc, place);
+                let mut held = Held::new(path, batch.segment_bytes, batch.has_icrc, index);
                 held.push(&bytes, exit.last_ns);
                 exit.held.push_back(held);
             }

@@ -8,33 +8,33 @@ use pumice_transport::path::Flow;
 use super::value::{Topology, TopologyKind};
 use crate::link::LinkDirection;
 
-/// An end of a link.
+/// A node of the network: an end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum TopologyNode {
     Host(usize),
     /// A leaf, or the switch of a star.
     Leaf(usize),
     Spine(usize),
 }
 
-impl Place {
-    /// Its place in a list of all switches, leaves first.
+impl TopologyNode {
+    /// Its index in a list of all switches, leaves first.
     pub(crate) fn switch(self, leaves: usize) -> Option<usize> {
         match self {
-            Place::Host(_) => None,
-            Place::Leaf(leaf) => Some(leaf),
-            Place::Spine(spine) => Some(leaves + spine),
+            TopologyNode::Host(_) => None,
+            TopologyNode::Leaf(leaf) => Some(leaf),
+            TopologyNode::Spine(spine) => Some(leaves + spine),
         }
     }
 
     pub(crate) fn name(self, topology: &Topology) -> String {
         match self {
-            Place::Host(host) => match topology.named.get(host) {
+            TopologyNode::Host(host) => match topology.named.get(host) {
                 Some(named) => format!("host {}", named.address),
                 None => format!("host {host}"),
             },
-            Place::Leaf(leaf) => format!("leaf {leaf}"),
-            Place::Spine(spine) => format!("spine {spine}"),
+            TopologyNode::Leaf(leaf) => format!("leaf {leaf}"),
+            TopologyNode::Spine(spine) => format!("spine {spine}"),
         }
     }
 }
@@ -42,8 +42,8 @@ impl Place {
 /// A link, and the queue at its tail.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LinkSpec {
-    pub(crate) tail: Place,
-    pub(crate) head: Place,
+    pub(crate) tail: TopologyNode,
+    pub(crate) head: TopologyNode,
     pub(crate) direction: LinkDirection,
     /// Bytes that the queue has room for, if the tail is a switch.
     pub(crate) queue_bytes: u64,
@@ -88,16 +88,16 @@ impl Layout {
 
     /// All links, by number.
     pub(crate) fn links(&self, topology: &Topology) -> Vec<LinkSpec> {
-        let spec = |((tail, head), number): ((Place, Place), u64)| {
+        let spec = |((tail, head), number): ((TopologyNode, TopologyNode), u64)| {
             let (kind, own) = match (tail, head) {
-                (Place::Host(host), _) => (topology.cable(host), None),
-                (_, Place::Host(host)) => {
+                (TopologyNode::Host(host), _) => (topology.cable(host), None),
+                (_, TopologyNode::Host(host)) => {
                     (topology.cable(host), topology.named.get(host).and_then(|host| host.queue_bytes))
                 }
                 _ => (topology.uplink(), None),
             };
             // A host does not mark its own packets.
-            let ecn = topology.queues.ecn.filter(|_| !matches!(tail, Place::Host(_)));
+            let ecn = topology.queues.ecn.filter(|_| !matches!(tail, TopologyNode::Host(_)));
             let direction = LinkDirection {
                 rate_bits_per_second: Some(u64::from(kind.rate_mbps) * 1_000_000),
                 delay_ns: kind.delay_ns,
@@ -111,12 +111,14 @@ impl Layout {
     }
 
     /// Each link's tail and head, by number.
-    fn ends(&self) -> Vec<(Place, Place)> {
-        let up = (0..self.hosts).map(|host| (Place::Host(host), Place::Leaf(self.leaf_of(host))));
-        let down = (0..self.hosts).map(|host| (Place::Leaf(self.leaf_of(host)), Place::Host(host)));
+    fn ends(&self) -> Vec<(TopologyNode, TopologyNode)> {
+        let up =
+            (0..self.hosts).map(|host| (TopologyNode::Host(host), TopologyNode::Leaf(self.leaf_of(host))));
+        let down =
+            (0..self.hosts).map(|host| (TopologyNode::Leaf(self.leaf_of(host)), TopologyNode::Host(host)));
         let pairs = || (0..self.leaves).flat_map(|leaf| (0..self.spines).map(move |spine| (leaf, spine)));
-        let to_spines = pairs().map(|(leaf, spine)| (Place::Leaf(leaf), Place::Spine(spine)));
-        let to_leaves = pairs().map(|(leaf, spine)| (Place::Spine(spine), Place::Leaf(leaf)));
+        let to_spines = pairs().map(|(leaf, spine)| (TopologyNode::Leaf(leaf), TopologyNode::Spine(spine)));
+        let to_leaves = pairs().map(|(leaf, spine)| (TopologyNode::Spine(spine), TopologyNode::Leaf(leaf)));
         up.chain(down).chain(to_spines).chain(to_leaves).collect()
     }
 
@@ -126,14 +128,14 @@ impl Layout {
     }
 
     /// The link by which a packet leaves a switch; `None` at a host.
-    pub(crate) fn next(&self, at: Place, to_host: usize, flow: &Flow) -> Option<usize> {
+    pub(crate) fn next(&self, at: TopologyNode, to_host: usize, flow: &Flow) -> Option<usize> {
         let leaf = self.leaf_of(to_host);
         let inner = 2 * self.hosts;
         match at {
-            Place::Host(_) => None,
-            Place::Leaf(here) if here == leaf || self.spines == 0 => Some(self.hosts + to_host),
-            Place::Leaf(here) => Some(inner + here * self.spines + self.spine_of(flow)),
-            Place::Spine(spine) => Some(inner + (self.leaves + leaf) * self.spines + spine),
+            TopologyNode::Host(_) => None,
+            TopologyNode::Leaf(here) if here == leaf || self.spines == 0 => Some(self.hosts + to_host),
+            TopologyNode::Leaf(here) => Some(inner + here * self.spines + self.spine_of(flow)),
+            TopologyNode::Spine(spine) => Some(inner + (self.leaves + leaf) * self.spines + spine),
         }
     }
 

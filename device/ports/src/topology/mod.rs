@@ -10,6 +10,6 @@ mod report;
 mod tests;
 mod value;
 
-pub(crate) use layout::{Layout, LinkSpec, Place};
+pub(crate) use layout::{Layout, LinkSpec, TopologyNode};
 pub use report::QueueReport;
 pub use value::{SwitchLink, SwitchPauses, SwitchQueues, Topology, TopologyHost, TopologyKind};

@@ -176,7 +176,7 @@ fn line_of(key: &str, text: &str) -> Option<usize> {
                 .find(|(name, _)| name.get_ref() == step)
                 .map(|(name, value)| (name.span(), value)),
             DeValue::Array(list) => {
-                step.parse().ok().and_then(|place: usize| list.get(place)).map(|value| (value.span(), value))
+                step.parse().ok().and_then(|index: usize| list.get(index)).map(|value| (value.span(), value))
             }
             _ => None,
         };

@@ -33,7 +33,7 @@ pub struct Topology {
     /// Ports for hosts, over all leaves.
     pub hosts: u16,
     /// Each of them by its address, and what its cable has of its own. Without this the n-th port that is
-    /// attached to a simulated network has the n-th place.
+    /// attached to a simulated network is the n-th host.
     pub named: Vec<TopologyHost>,
     /// Leaves; two-tier only. Neighbouring hosts are at one leaf.
     pub leaves: u16,
@@ -177,19 +177,19 @@ impl Topology {
             let said = format!("{} hosts have addresses, of {}", self.named.len(), self.hosts);
             return Err(Problem::new("hosts", said));
         }
-        for (place, host) in self.named.iter().enumerate() {
-            let key = format!("hosts.{place}");
+        for (index, host) in self.named.iter().enumerate() {
+            let key = format!("hosts.{index}");
             let address = host.address;
             if address.is_unspecified() || address.is_multicast() {
                 return Err(Problem::new(&key, format!("{address} is no address that a host can have")));
             }
-            let earlier = self.named.iter().take(place).position(|other| other.address == address);
+            let earlier = self.named.iter().take(index).position(|other| other.address == address);
             if let Some(earlier) = earlier {
                 let said =
-                    format!("{address} is the address of two hosts, number {earlier} and number {place}");
+                    format!("{address} is the address of two hosts, number {earlier} and number {index}");
                 return Err(Problem::new(&key, said));
             }
-            self.cable(place).check(&key)?;
+            self.cable(index).check(&key)?;
             if let Some(queue_bytes) = host.queue_bytes {
                 SwitchQueues { queue_bytes, ..self.queues }.check(&key)?;
             }
@@ -216,7 +216,7 @@ impl Topology {
         2 * (usize::from(self.hosts) + usize::from(self.leaves) * usize::from(self.spines))
     }
 
-    /// The place of the host that has an address.
+    /// The index of the host that has an address.
     pub fn host_of(&self, address: IpAddr) -> Option<usize> {
         self.named.iter().position(|host| host.address == address)
     }

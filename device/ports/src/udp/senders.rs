@@ -6,7 +6,7 @@
 //!
 //! **A bounded number.** A port that sends has a descriptor, up to a limit: flows that go through rings need
 //! none. Beyond it a port that sent
-//! nothing for a while gives its place to a new one, and is opened again when it sends again; where all send,
+//! nothing for a while makes room for a new one, and is opened again when it sends again; where all send,
 //! flows share the ports that are there.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use super::socket::{self, Sharing};
 /// Ports at a time, at most; and the part of the descriptors that the process may have.
 const MOST_PORTS: usize = 256;
 const SHARE_OF_DESCRIPTORS: u64 = 8;
-/// A port that sent nothing for so long gives its place to another one.
+/// A port that sent nothing for so long makes room for another one.
 const IDLE_NS: u64 = 10_000_000_000;
 /// Ports that are tried in place of one that another program has.
 const ATTEMPTS: u16 = 8;
@@ -61,8 +61,8 @@ impl Senders {
         }
         if self.open.len() >= self.limit && !self.close_one(|sender| is_idle(sender, now_ns)) {
             let own = || self.open.keys().filter(|(address, _)| *address == source).map(|(_, port)| *port);
-            let place = usize::from(wanted).checked_rem(own().count())?;
-            return own().nth(place);
+            let nth = usize::from(wanted).checked_rem(own().count())?;
+            return own().nth(nth);
         }
         (0..ATTEMPTS)
             .map(|attempt| wanted.wrapping_add(attempt.wrapping_mul(STEP)) | source_port::FIRST)

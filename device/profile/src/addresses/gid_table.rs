@@ -1,8 +1,8 @@
-//! The GID table of a port: the addresses it has, each at a place that does not move.
+//! The GID table of a port: the addresses it has, each at an index that does not change.
 
 use std::net::IpAddr;
 
-use pumice_faults::GID_PLACES;
+use pumice_faults::GID_TABLE_LEN;
 use pumice_ground::error::ResourceError;
 use pumice_transport::types::{Gid, Mtu};
 
@@ -21,7 +21,7 @@ pub struct GidEntry {
     pub mtu: Mtu,
     /// The port of the device that has it, from 1.
     pub port_num: u8,
-    /// The first place of the table that it may have.
+    /// The first index of the table that it may have.
     pub first_index: u32,
     /// The interface has a carrier.
     pub carrier: bool,
@@ -47,40 +47,40 @@ impl GidEntry {
     }
 }
 
-/// Places that the files of sysfs show although they are empty, and whose moves these files follow.
+/// Entries that the files of sysfs show although they are empty, and whose moves these files follow.
 pub const SHOWN_GIDS: usize = 8;
-/// Highest index that the first address may have: its place is among those that files of sysfs show.
+/// Highest index that the first address may have: it is among those that files of sysfs show.
 pub const MAX_FIRST_INDEX: u32 = SHOWN_GIDS as u32 - 1;
 
-/// Places that a sentence lists.
+/// Entries that a sentence lists.
 const MOST_LISTED: usize = 6;
 
-/// For each of the first places where its address was when the port began: 0 where it has not moved, else one
-/// more than the place; [`FROM_ELSEWHERE`] where that is none of the first places.
+/// For each of the first indices where its address was when the port began: 0 where it has not moved, else
+/// one more than the index; [`FROM_ELSEWHERE`] where that is none of the first indices.
 pub type GidOrigins = [u8; SHOWN_GIDS];
 
-/// What was at none of the first places.
+/// What was at none of the first indices.
 pub const FROM_ELSEWHERE: u8 = u8::MAX;
 
-/// The GIDs of a port. A removed one leaves its place empty (the zero GID), to be reused by the
+/// The GIDs of a port. A removed one leaves its entry empty (the zero GID), to be reused by the
 /// next that is added; the others stay where they are.
 #[derive(Debug, Clone, Default)]
 pub struct GidTable {
     entries: Vec<Option<GidEntry>>,
-    /// Where the places had what they hold before it was exchanged; those beyond have not moved.
+    /// Where the entries were before they were exchanged; those beyond have not moved.
     origins: Vec<u32>,
 }
 
 impl GidTable {
-    /// Places of a table, as the device reports them.
-    pub const LEN: u32 = GID_PLACES;
+    /// Entries of a table, as the device reports them.
+    pub const LEN: u32 = GID_TABLE_LEN;
 
     /// An empty table.
     pub const fn new() -> GidTable {
         GidTable { entries: Vec::new(), origins: Vec::new() }
     }
 
-    /// Adds an address at the first free place, or updates the interface, carrier and MTU of one that is
+    /// Adds an address at the first free index, or updates the interface, carrier and MTU of one that is
     /// there. Returns whether the table changed (raise GID_CHANGE then): MTU and carrier are not of the
     /// table.
     ///
@@ -98,7 +98,7 @@ impl GidTable {
         }
         //= linux:cache.c#__ib_cache_gid_add
         //| A new address takes the first free place of the table.
-        if let Some(free) = self.entries.iter_mut().skip(first).find(|place| place.is_none()) {
+        if let Some(free) = self.entries.iter_mut().skip(first).find(|entry| entry.is_none()) {
             *free = Some(entry);
         } else if self.entries.len() < GidTable::LEN as usize {
             self.entries.push(Some(entry));
@@ -111,7 +111,7 @@ impl GidTable {
         Ok(true)
     }
 
-    /// Two places change what they hold. Returns whether that changed anything; places beyond the table and
+    /// Two entries change what they hold. Returns whether that changed anything; indices beyond the table and
     /// two empty ones change nothing.
     pub fn exchange(&mut self, one: u32, other: u32) -> bool {
         if one == other || one.max(other) >= GidTable::LEN {
@@ -131,10 +131,10 @@ impl GidTable {
         true
     }
 
-    /// Where the first places had what they hold.
+    /// Where the first entries were.
     pub fn origins(&self) -> GidOrigins {
-        std::array::from_fn(|place| match self.origins.get(place) {
-            Some(origin) if *origin as usize != place => match u8::try_from(*origin) {
+        std::array::from_fn(|index| match self.origins.get(index) {
+            Some(origin) if *origin as usize != index => match u8::try_from(*origin) {
                 Ok(origin) if usize::from(origin) < SHOWN_GIDS => origin + 1,
                 _ => FROM_ELSEWHERE,
             },
@@ -142,7 +142,7 @@ impl GidTable {
         })
     }
 
-    /// The same once two places have exchanged what they hold.
+    /// The same once two entries have exchanged what they hold.
     pub fn origins_after(&self, one: u32, other: u32) -> GidOrigins {
         let mut after = self.clone();
         after.exchange(one, other);
@@ -151,15 +151,14 @@ impl GidTable {
 
     /// Removes an address. Returns whether it was there.
     pub fn remove(&mut self, gid: Gid) -> bool {
-        let place =
-            self.entries.iter_mut().find(|place| place.as_ref().is_some_and(|entry| entry.gid == gid));
-        match place {
-            Some(place) => place.take().is_some(),
+        let found = self.entries.iter_mut().find(|slot| slot.as_ref().is_some_and(|entry| entry.gid == gid));
+        match found {
+            Some(slot) => slot.take().is_some(),
             None => false,
         }
     }
 
-    /// The GID at an index, as `ibv_query_gid` gives it: zero at an empty place.
+    /// The GID at an index, as `ibv_query_gid` gives it: zero at an empty entry.
     ///
     /// # Errors
     /// `Invalid`: the index is beyond the table.
@@ -171,7 +170,7 @@ impl GidTable {
     /// The entry at an index, as `ibv_query_gid_ex` gives it.
     ///
     /// # Errors
-    /// `Invalid`: the index is beyond the table. `NoData`: the place is empty.
+    /// `Invalid`: the index is beyond the table. `NoData`: the entry is empty.
     pub fn entry(&self, index: u32) -> Result<&GidEntry, ResourceError> {
         GidTable::check_index(index)?;
         //= man:ibv_query_gid_ex
@@ -181,7 +180,7 @@ impl GidTable {
         self.get(index).ok_or_else(|| ResourceError::NoData { what: empty().into() })
     }
 
-    /// The places that are not empty, as people read it.
+    /// The entries that are not empty, as people read it.
     fn listed(&self) -> String {
         let named: Vec<String> =
             self.iter().take(MOST_LISTED).map(|(index, entry)| format!("{index} ({})", entry.ip)).collect();
@@ -207,7 +206,7 @@ impl GidTable {
         self.entries
             .iter()
             .enumerate()
-            .filter_map(|(index, place)| place.as_ref().map(|entry| (index as u32, entry)))
+            .filter_map(|(index, slot)| slot.as_ref().map(|entry| (index as u32, entry)))
     }
 
     fn check_index(index: u32) -> Result<(), ResourceError> {
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn places_do_not_move_and_are_reused_first_free_first() {
+    fn entries_do_not_move_and_are_reused_first_free_first() {
         let mut table = GidTable::new();
         let entries = ["fe80::1", "10.0.0.1", "10.0.0.2", "2001:db8::1"].map(entry);
         for added in &entries {
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_may_begin_behind_empty_places() {
+    fn a_table_may_begin_behind_empty_entries() {
         let mut table = GidTable::new();
         for ip in ["10.0.0.1", "10.0.0.2"] {
             assert_eq!(table.add(GidEntry { first_index: 3, ..entry(ip) }), Ok(true));
@@ -268,10 +267,10 @@ mod tests {
         table.add(entry("10.0.0.2")).unwrap();
         assert_eq!(table.origins(), [0; SHOWN_GIDS]);
         assert_eq!(table.origins_after(0, 5), [6, 0, 0, 0, 0, 1, 0, 0]);
-        assert_eq!(table.origins_after(2, 3), [0; SHOWN_GIDS], "two empty places");
+        assert_eq!(table.origins_after(2, 3), [0; SHOWN_GIDS], "two empty entries");
         assert!(table.exchange(0, 5) && table.exchange(5, 1));
         assert_eq!(table.origins(), [6, 1, 0, 0, 0, 2, 0, 0]);
-        // To a place that is not among the first, and back.
+        // To an index that is not among the first, and back.
         assert!(table.exchange(1, 200));
         assert_eq!(table.origins(), [6, FROM_ELSEWHERE, 0, 0, 0, 2, 0, 0]);
         assert!(table.exchange(200, 1) && table.exchange(1, 5) && table.exchange(5, 0));

@@ -99,8 +99,8 @@ impl MulticastGroups {
         let not_attached =
             || ResourceError::invalid(format!("queue pair {qpn} is not attached to multicast group {gid}"));
         let members = self.groups.get_mut(&group).ok_or_else(not_attached)?;
-        let place = members.iter().position(|member| *member == qpn).ok_or_else(not_attached)?;
-        members.remove(place);
+        let index = members.iter().position(|member| *member == qpn).ok_or_else(not_attached)?;
+        members.remove(index);
         if members.is_empty() {
             self.groups.remove(&group);
             return Ok((group, Detached::GroupEmpty));

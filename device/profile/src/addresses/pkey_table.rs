@@ -3,7 +3,7 @@
 use pumice_ground::error::ResourceError;
 
 /// The partition keys of a port. RoCE usually has one partition: the default key 0xffff at index 0. Further
-/// places are empty (0) unless the device's profile fills them.
+/// entries are empty (0) unless the device's profile fills them.
 #[derive(Debug, Clone)]
 pub struct PkeyTable {
     keys: Vec<u16>,
@@ -13,7 +13,7 @@ impl PkeyTable {
     /// The default partition, full member.
     pub const DEFAULT: u16 = 0xffff;
 
-    /// A table of `len` places, at least one and at least as many as there are keys. Without any key the
+    /// A table of `len` entries, at least one and at least as many as there are keys. Without any key the
     /// first is the default one.
     pub fn new(keys: &[u16], len: u16) -> PkeyTable {
         let mut keys = if keys.is_empty() { vec![PkeyTable::DEFAULT] } else { keys.to_vec() };
@@ -22,17 +22,17 @@ impl PkeyTable {
         PkeyTable { keys }
     }
 
-    /// Places in the table.
+    /// Entries in the table.
     pub const fn len(&self) -> u16 {
         self.keys.len() as u16
     }
 
-    /// Never: there is at least one place.
+    /// Never: there is at least one entry.
     pub const fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The key at an index; 0 at an empty place.
+    /// The key at an index; 0 at an empty entry.
     ///
     /// # Errors
     /// `Invalid`: the index is beyond the table.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_fills_more_places() {
+    fn a_profile_fills_more_entries() {
         let table = PkeyTable::new(&[0xffff, 0x8005, 0x0006], 4);
         assert_eq!((table.len(), table.pkey(1), table.pkey(3)), (4, Ok(0x8005), Ok(0)));
         assert_eq!(

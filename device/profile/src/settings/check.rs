@@ -71,7 +71,7 @@ impl Marks {
     /// What the system says.
     pub fn read(file: &Path) -> io::Result<Marks> {
         let text = outside::files::read(file)?;
-        let is_marked = |place: usize| text.get(place) == Some(&MARKED);
+        let is_marked = |offset: usize| text.get(offset) == Some(&MARKED);
         Ok(Marks { has_found: is_marked(0), lacks_report: is_marked(1) })
     }
 }
@@ -86,8 +86,8 @@ impl CheckSettings {
         let Some(file) = &self.mark else { return };
         let _held = Unsignalled::begin();
         let Ok(file) = outside::files::options().write(true).open(file) else { return };
-        for (place, is_made) in [(0, marks.has_found), (1, marks.lacks_report)] {
-            if is_made && let Err(error) = file.write_all_at(&[MARKED], place) {
+        for (offset, is_made) in [(0, marks.has_found), (1, marks.lacks_report)] {
+            if is_made && let Err(error) = file.write_all_at(&[MARKED], offset) {
                 on_standard_error(&format!("--check-exit cannot tell of what was found: {error}"));
             }
         }

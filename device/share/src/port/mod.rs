@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pumice_transport::cm::Place;
+use pumice_transport::cm::ListenScope;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::mad::ServiceId;
 use pumice_transport::path::Flow;
@@ -163,9 +163,9 @@ impl<M: Medium> SharedPort<M> {
     fn at_own_addresses(&self, entry: &ServiceEntry) -> Vec<ServiceEntry> {
         let bound = Gid::from(self.membership.address());
         let own = if self.own.is_empty() { std::slice::from_ref(&bound) } else { &self.own };
-        let served = own.iter().filter(|gid| entry.place.serves(**gid));
+        let served = own.iter().filter(|gid| entry.scope.serves(**gid));
         let here: Vec<ServiceEntry> =
-            served.map(|gid| ServiceEntry { place: Place::At(*gid), ..*entry }).collect();
+            served.map(|gid| ServiceEntry { scope: ListenScope::At(*gid), ..*entry }).collect();
         let has_all = self.own.is_empty() && self.membership.address().is_unspecified();
         if has_all || here.is_empty() { vec![*entry] } else { here }
     }
@@ -382,8 +382,8 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
     }
 
     fn publish_condition(&mut self, port_num: u8, condition: &PortCondition) {
-        let place = usize::from(port_num).checked_sub(1);
-        if let Some(published) = place.and_then(|place| self.published.get_mut(place)) {
+        let index = usize::from(port_num).checked_sub(1);
+        if let Some(published) = index.and_then(|index| self.published.get_mut(index)) {
             published.tell(condition, system::monotonic_ns());
         }
     }
@@ -468,7 +468,7 @@ impl<M: Medium> ProcessGroup for SharedPort<M> {
 
     fn release_index(&mut self, process: ProcessIndex) {
         let adopted = self.adopted.iter().position(|(adopted, _)| adopted.process() == process);
-        let adopted = adopted.map(|place| self.adopted.swap_remove(place).0);
+        let adopted = adopted.map(|index| self.adopted.swap_remove(index).0);
         if process != self.process {
             self.local.set(process, false);
         }

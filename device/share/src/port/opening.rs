@@ -14,7 +14,7 @@ use super::SharedPort;
 use super::looking::Looking;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
-use crate::backlog::{Backlog, OwnPlace};
+use crate::backlog::{Backlog, OwnEntry};
 use crate::local::Local;
 use crate::medium::Medium as _;
 use crate::member_index::MemberIndex;
@@ -23,11 +23,11 @@ use crate::membership::Membership;
 use crate::memory_folder::MemoryFolder;
 use crate::neighbours::Neighbours;
 use crate::orders::Orders;
-use crate::places::{self, Place};
 use crate::progress::Looks;
 use crate::published::Published;
 use crate::registry::{Loaded, Registry};
 use crate::relay::Relay;
+use crate::runtime_folders::{self, FoundFolder};
 use crate::same_host::{NoRings, SameHost};
 use crate::services::Services;
 use crate::system::{self, GroupPort};
@@ -91,7 +91,7 @@ impl SharedPort {
         }
         let port = config.udp.port;
         let join = |folder: &Path| SharedPort::join(config, folder, MemoryFolder::of(folder, port));
-        let Place { folder, notice } = places::find()?;
+        let FoundFolder { folder, notice } = runtime_folders::find()?;
         let refusal = match join(&folder) {
             Err(refusal @ ShareError::OtherRegistry { .. }) => refusal,
             Ok(mut joined) => {
@@ -101,7 +101,7 @@ impl SharedPort {
             Err(other) => return Err(other),
         };
         // The processes that have the port were told another folder, or found another one.
-        for other in places::others(&folder, &folder::file_name(port)) {
+        for other in runtime_folders::others(&folder, &folder::file_name(port)) {
             if let Ok(mut joined) = join(&other) {
                 joined.notice = Some(format!(
                     "processes that share UDP port {port} have their registry in {}, and not in {}: this \
@@ -155,7 +155,7 @@ impl SharedPort {
         }
         let incarnation = member.inode << 32 | u64::from(member.pid);
         let backlog =
-            backlog_in(folder, &udp, OwnPlace { member: index, address: udp.address(), incarnation });
+            backlog_in(folder, &udp, OwnEntry { member: index, address: udp.address(), incarnation });
         if let Some(backlog) = &backlog {
             stopped.into_iter().for_each(|member| backlog.note_bypassed(member));
         }
@@ -244,11 +244,11 @@ fn claim(
 }
 
 /// What the processes of this port have in flight.
-fn backlog_in(folder: &Path, udp: &GroupPort, place: OwnPlace) -> Option<Backlog> {
+fn backlog_in(folder: &Path, udp: &GroupPort, own: OwnEntry) -> Option<Backlog> {
     let port = udp.port();
     let file = folder::open(folder, &folder::backlog_name(port)).ok()?;
     let neighbours = Neighbours::new(folder.to_owned(), port);
-    Backlog::open(&file, neighbours, place, system::host_addresses(), udp.receive_buffer_bytes()).ok()
+    Backlog::open(&file, neighbours, own, system::host_addresses(), udp.receive_buffer_bytes()).ok()
 }
 
 /// The record of what a process counts; of a device with two ports, one of each.
@@ -265,7 +265,7 @@ fn published_in(folder: &Path, config: &ShareConfig, member: MemberIndex) -> Vec
     if config.ports.is_empty() {
         return of(config.counts_apart.then_some(config.udp.address)).into_iter().collect();
     }
-    // All of them or none: they are told apart by their places.
+    // All of them or none: they are told apart by their order.
     config.ports.iter().map(|port| of(Some(*port))).collect::<Option<_>>().unwrap_or_default()
 }
 

@@ -44,14 +44,14 @@ impl<M: RingMemory> Consumer<M> {
         &mut self,
         buffer: &mut [u8; MAX_BATCH_BYTES as usize],
     ) -> Result<Option<Slot>, Broken> {
-        let place = self.geometry.slot_word(self.taken.slots);
-        let first = self.memory.word(place).load(Ordering::Acquire);
+        let start = self.geometry.slot_word(self.taken.slots);
+        let first = self.memory.word(start).load(Ordering::Acquire);
         let (lap, expected) = (Slot::lap(first), self.geometry.lap(self.taken.slots));
         if lap != expected {
             return if lap == expected.wrapping_sub(1) { Ok(None) } else { Err(Broken) };
         }
         let mut words = [0; LINE_WORDS];
-        for (index, word) in (place..).zip(&mut words).skip(1) {
+        for (index, word) in (start..).zip(&mut words).skip(1) {
             *word = self.memory.word(index).load(Ordering::Relaxed);
         }
         let [_, second, inline @ ..] = words;
@@ -74,10 +74,10 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     fn read_data(&self, bytes: &mut [u8]) {
-        let place = self.geometry.data_place(self.taken.bytes);
-        let to_end = self.geometry.data_bytes() as usize - place;
+        let offset = self.geometry.data_offset(self.taken.bytes);
+        let to_end = self.geometry.data_bytes() as usize - offset;
         let (first, rest) = bytes.split_at_mut(bytes.len().min(to_end));
-        self.memory.read(place, first);
+        self.memory.read(offset, first);
         if !rest.is_empty() {
             self.memory.read(0, rest);
         }

@@ -2,7 +2,7 @@
 
 /// Words of a cache line.
 pub(super) const LINE_WORDS: usize = 8;
-/// Bytes of a cache line. Batches begin at such a place in the data.
+/// Bytes of a cache line. Batches begin at such an offset in the data.
 pub(super) const LINE_BYTES: u64 = 64;
 
 /// The word with the slots that the consumer has taken since the beginning.
@@ -68,9 +68,9 @@ impl Geometry {
         ((position >> self.slots.trailing_zeros()) as u32).wrapping_add(1)
     }
 
-    /// The place in the data of the byte that is written as number `position` since the beginning.
+    /// The offset in the data of the byte that is written as number `position` since the beginning.
     #[inline]
-    pub(super) const fn data_place(self, position: u64) -> usize {
+    pub(super) const fn data_offset(self, position: u64) -> usize {
         (position & (self.data_bytes as u64 - 1)) as usize
     }
 

@@ -11,11 +11,11 @@ pub(crate) trait RingMemory {
     /// The word of this number. There are as many as [`Geometry::words`](super::Geometry::words) says.
     fn word(&self, index: usize) -> &Self::Word;
 
-    /// Copies bytes to a place in the data. The caller does not go beyond the end.
-    fn write(&self, place: usize, bytes: &[u8]);
+    /// Copies bytes to an offset in the data. The caller does not go beyond the end.
+    fn write(&self, offset: usize, bytes: &[u8]);
 
-    /// Copies bytes from a place in the data. The caller does not go beyond the end.
-    fn read(&self, place: usize, bytes: &mut [u8]);
+    /// Copies bytes from an offset in the data. The caller does not go beyond the end.
+    fn read(&self, offset: usize, bytes: &mut [u8]);
 
     /// Everything before happens before everything after, as all threads see it.
     fn fence(&self);

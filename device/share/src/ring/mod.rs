@@ -33,7 +33,7 @@ pub(super) use consumer::Consumer;
 pub(super) use geometry::Geometry;
 pub(super) use memory::RingMemory;
 pub(super) use producer::{Producer, Pushed};
-pub(super) use slot::{INLINE_BYTES, Kind, MAX_BATCH_BYTES, Slot};
+pub(super) use slot::{INLINE_BYTES, MAX_BATCH_BYTES, Slot, SlotKind};
 
 /// The other side wrote what cannot be true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

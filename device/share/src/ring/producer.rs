@@ -104,16 +104,16 @@ impl<M: RingMemory> Producer<M> {
             return Ok(Pushed::Full);
         }
         let [first, second] = slot.encode(self.geometry.lap(self.written.slots));
-        let place = self.geometry.slot_word(self.written.slots);
+        let start = self.geometry.slot_word(self.written.slots);
         if slot.is_inline() {
-            for (index, word) in (place + 2..).zip(slot::to_words(bytes)) {
+            for (index, word) in (start + 2..).zip(slot::to_words(bytes)) {
                 self.memory.word(index).store(word, Ordering::Relaxed);
             }
         } else {
             self.write_data(bytes);
         }
-        self.memory.word(place + 1).store(second, Ordering::Relaxed);
-        self.memory.word(place).store(first, Ordering::Release);
+        self.memory.word(start + 1).store(second, Ordering::Relaxed);
+        self.memory.word(start).store(first, Ordering::Release);
         self.written.slots += 1;
         self.written.bytes += Geometry::data_cost(data_bytes);
         // Either this side sees that the other is about to sleep, or that one sees the slot when it looks for
@@ -125,10 +125,10 @@ impl<M: RingMemory> Producer<M> {
     }
 
     fn write_data(&self, bytes: &[u8]) {
-        let place = self.geometry.data_place(self.written.bytes);
-        let to_end = self.geometry.data_bytes() as usize - place;
+        let offset = self.geometry.data_offset(self.written.bytes);
+        let to_end = self.geometry.data_bytes() as usize - offset;
         let (first, rest) = bytes.split_at(bytes.len().min(to_end));
-        self.memory.write(place, first);
+        self.memory.write(offset, first);
         if !rest.is_empty() {
             self.memory.write(0, rest);
         }

@@ -9,7 +9,7 @@ use pumice_transport::proofs::{Values, check, check_all};
 use super::geometry::{LINE_BYTES, LINE_WORDS, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::slot::{to_bytes, to_words};
 use super::{
-    Broken, Consumer, Geometry, INLINE_BYTES, Kind, MAX_BATCH_BYTES, Producer, Pushed, RingMemory, Slot,
+    Broken, Consumer, Geometry, INLINE_BYTES, MAX_BATCH_BYTES, Producer, Pushed, RingMemory, Slot, SlotKind,
 };
 
 /// Any size that a ring can have.
@@ -17,8 +17,8 @@ fn geometry(from: &mut Values) -> Option<Geometry> {
     Geometry::new(1 << from.up_to(16), 1 << from.between(6, 24))
 }
 
-fn kind(from: &mut Values) -> Kind {
-    from.one_of(&[Kind::Path, Kind::Sealed, Kind::Unsealed])
+fn kind(from: &mut Values) -> SlotKind {
+    from.one_of(&[SlotKind::Path, SlotKind::Sealed, SlotKind::Unsealed])
 }
 
 /// A slot as producers write it.
@@ -57,7 +57,7 @@ fn the_offsets_of_a_ring_are_in_its_parts() {
         let word = geometry.slot_word(position);
         assert!(word >= 2 * LINE_WORDS && word + LINE_WORDS <= geometry.words());
         assert_eq!(word % LINE_WORDS, 0);
-        assert!(geometry.data_place(position) < geometry.data_bytes() as usize);
+        assert!(geometry.data_offset(position) < geometry.data_bytes() as usize);
         assert_eq!(geometry.words() * 8 + geometry.data_bytes() as usize, geometry.bytes());
     });
 }
@@ -236,8 +236,12 @@ fn batches_come_out_as_they_went_in() {
         for number in 0..7 {
             if from.bool() {
                 let length = from.one_of(&[3_usize, 65, 128]);
-                let slot =
-                    Slot { kind: Kind::Sealed, path: number, segment_bytes: 1, length_bytes: length as u32 };
+                let slot = Slot {
+                    kind: SlotKind::Sealed,
+                    path: number,
+                    segment_bytes: 1,
+                    length_bytes: length as u32,
+                };
                 let lines = |length: usize| if length <= INLINE_BYTES { 0 } else { length.div_ceil(64) };
                 let used: usize = waiting.iter().map(|(_, length)| lines(*length)).sum();
                 let fits = waiting.len() < SLOTS as usize && used + lines(length) <= DATA_LINES;

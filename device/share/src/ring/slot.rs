@@ -11,21 +11,21 @@ pub(crate) const MAX_BATCH_BYTES: u32 = 65_507;
 
 /// What a slot is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SlotKind {
     /// The bytes say what a path is from now on.
     Path = 1,
     /// Packets with an ICRC.
     Sealed = 2,
-    /// Packets in which the place of the ICRC is empty.
+    /// Packets in which the field of the ICRC is empty.
     Unsealed = 3,
 }
 
-impl Kind {
-    const fn of(byte: u8) -> Option<Kind> {
+impl SlotKind {
+    const fn of(byte: u8) -> Option<SlotKind> {
         match byte {
-            1 => Some(Kind::Path),
-            2 => Some(Kind::Sealed),
-            3 => Some(Kind::Unsealed),
+            1 => Some(SlotKind::Path),
+            2 => Some(SlotKind::Sealed),
+            3 => Some(SlotKind::Unsealed),
             _ => None,
         }
     }
@@ -34,7 +34,7 @@ impl Kind {
 /// A slot without its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
-    pub(crate) kind: Kind,
+    pub(crate) kind: SlotKind,
     /// Which path the batch took, or is described.
     pub(crate) path: u8,
     /// Bytes of every packet but the last, at least 1.
@@ -67,7 +67,7 @@ impl Slot {
     pub(super) fn decode([first, second]: [u64; 2]) -> Option<Slot> {
         let [kind, path, 0, 0] = (first as u32).to_le_bytes() else { return None };
         let slot = Slot {
-            kind: Kind::of(kind)?,
+            kind: SlotKind::of(kind)?,
             path,
             segment_bytes: (second >> 32) as u32,
             length_bytes: second as u32,
@@ -82,8 +82,8 @@ impl Slot {
 #[inline]
 pub(super) fn to_words(bytes: &[u8]) -> [u64; INLINE_WORDS] {
     let mut padded = [0; INLINE_BYTES];
-    if let Some(place) = padded.get_mut(..bytes.len()) {
-        place.copy_from_slice(bytes);
+    if let Some(front) = padded.get_mut(..bytes.len()) {
+        front.copy_from_slice(bytes);
     }
     let mut words = [0; INLINE_WORDS];
     for (word, bytes) in words.iter_mut().zip(padded.as_chunks().0) {
@@ -96,8 +96,8 @@ pub(super) fn to_words(bytes: &[u8]) -> [u64; INLINE_WORDS] {
 #[inline]
 pub(super) fn to_bytes(words: [u64; INLINE_WORDS]) -> [u8; INLINE_BYTES] {
     let mut bytes = [0; INLINE_BYTES];
-    for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-        *place = word.to_le_bytes();
+    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
     }
     bytes
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::geometry::{TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::*;
 
-/// Memory of this process in the place of shared memory.
+/// Memory of this process instead of shared memory.
 #[derive(Clone)]
 struct Heap(Rc<(Vec<AtomicU64>, RefCell<Vec<u8>>)>);
 
@@ -27,12 +27,12 @@ impl RingMemory for Heap {
         &self.0.0[index]
     }
 
-    fn write(&self, place: usize, bytes: &[u8]) {
-        self.0.1.borrow_mut()[place..place + bytes.len()].copy_from_slice(bytes);
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        self.0.1.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn read(&self, place: usize, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.0.1.borrow()[place..place + bytes.len()]);
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.0.1.borrow()[offset..offset + bytes.len()]);
     }
 
     fn fence(&self) {}
@@ -72,7 +72,7 @@ impl Ends {
 }
 
 fn batch(length_bytes: u32) -> Slot {
-    Slot { kind: Kind::Unsealed, path: 3, segment_bytes: length_bytes, length_bytes }
+    Slot { kind: SlotKind::Unsealed, path: 3, segment_bytes: length_bytes, length_bytes }
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn a_producer_that_lies_is_found_out() {
         ([first(2, 1), second(4, 257)], "longer than the data"),
     ] {
         let mut ends = Ends::new(4, 256);
-        let place = ends.geometry.slot_word(0);
-        ends.heap.set(place + 1, words[1]);
-        ends.heap.set(place, words[0]);
+        let start = ends.geometry.slot_word(0);
+        ends.heap.set(start + 1, words[1]);
+        ends.heap.set(start, words[0]);
         assert_eq!(ends.take(), Err(Broken), "{why}");
     }
 }

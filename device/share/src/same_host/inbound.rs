@@ -4,7 +4,7 @@ use pumice_ports::Received;
 
 use super::paths::{MAX_PATHS, Way};
 use crate::member_index::MemberIndex;
-use crate::ring::{Broken, Consumer, Kind, MAX_BATCH_BYTES, RingMemory};
+use crate::ring::{Broken, Consumer, MAX_BATCH_BYTES, RingMemory, SlotKind};
 use crate::system::RingPages;
 
 /// Room for a batch that was copied out of a ring.
@@ -48,7 +48,7 @@ impl<M: RingMemory> Inbound<M> {
             let Some(slot) = self.consumer.take(buffer)? else { return Ok(None) };
             let way = self.ways.get_mut(usize::from(slot.path)).ok_or(Broken)?;
             let bytes = buffer.get(..slot.length_bytes as usize).ok_or(Broken)?;
-            if slot.kind == Kind::Path {
+            if slot.kind == SlotKind::Path {
                 *way = Some(Way::decode(bytes).ok_or(Broken)?);
                 continue;
             }
@@ -60,7 +60,7 @@ impl<M: RingMemory> Inbound<M> {
                 hop_limit,
                 segment_bytes: slot.segment_bytes as usize,
                 bytes,
-                has_icrc: slot.kind == Kind::Sealed,
+                has_icrc: slot.kind == SlotKind::Sealed,
             }));
         }
         Err(Broken)

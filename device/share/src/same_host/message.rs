@@ -54,8 +54,8 @@ impl Message {
         };
         let first = u64::from_le_bytes([kind, from.process().value(), from.bank(), 0, 0, 0, 0, 0]);
         let mut bytes = [0; MESSAGE_BYTES];
-        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip([first, number, a, b]) {
-            *place = u64::to_le_bytes(word);
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip([first, number, a, b]) {
+            *to = u64::to_le_bytes(word);
         }
         bytes
     }
@@ -103,10 +103,10 @@ mod tests {
         }
         let good = all[0].encode();
         // Kind, process index, bank, nothing, geometry.
-        for (place, value) in [(0, 9), (1, 0), (1, 255), (2, 16), (3, 1), (16, 65), (19, 1), (24, 1)] {
+        for (offset, value) in [(0, 9), (1, 0), (1, 255), (2, 16), (3, 1), (16, 65), (19, 1), (24, 1)] {
             let mut bad = good;
-            bad[place] = value;
-            assert_eq!(Message::decode(&bad), None, "{value} at {place}");
+            bad[offset] = value;
+            assert_eq!(Message::decode(&bad), None, "{value} at {offset}");
         }
         let mut refusal = all[2].encode();
         refusal[16] = 99;

@@ -6,7 +6,7 @@ use pumice_transport::path::Path;
 
 use super::message::Refusal;
 use super::paths::{Number, PathNumbers, Way};
-use crate::ring::{Broken, Geometry, Kind, Producer, Pushed, Slot};
+use crate::ring::{Broken, Geometry, Producer, Pushed, Slot, SlotKind};
 use crate::system::RingPages;
 
 /// How long an answer to an invitation is waited for.
@@ -194,7 +194,7 @@ impl OpenRing {
         let length_bytes = batch.bytes.len() as u32;
         let whole = if batch.segment_bytes == 0 { length_bytes } else { batch.segment_bytes as u32 };
         let slot = Slot {
-            kind: if batch.has_icrc { Kind::Sealed } else { Kind::Unsealed },
+            kind: if batch.has_icrc { SlotKind::Sealed } else { SlotKind::Unsealed },
             path: number,
             segment_bytes: whole.min(length_bytes),
             length_bytes,
@@ -206,7 +206,7 @@ impl OpenRing {
     fn describe(&mut self, number: u8, path: &Path) -> Result<Put, Broken> {
         let Some(bytes) = Way::of(path).encode() else { return Ok(Put::Lost) };
         let length_bytes = bytes.len() as u32;
-        let slot = Slot { kind: Kind::Path, path: number, segment_bytes: length_bytes, length_bytes };
+        let slot = Slot { kind: SlotKind::Path, path: number, segment_bytes: length_bytes, length_bytes };
         let put = self.push(&slot, &bytes)?;
         if put == Put::Done {
             self.paths.learn(path);

@@ -202,8 +202,8 @@ impl SameHost {
     }
 
     fn close(&mut self, now_ns: u64, member: MemberIndex, closed: Closed) {
-        if let Some(place) = self.way_mut(member) {
-            *place = Some(Outbound::closed(closed, now_ns));
+        if let Some(way) = self.way_mut(member) {
+            *way = Some(Outbound::closed(closed, now_ns));
         }
     }
 
@@ -211,8 +211,8 @@ impl SameHost {
     /// there had been none.
     #[cold]
     fn forget(&mut self, member: MemberIndex) {
-        if let Some(place) = self.way_mut(member) {
-            *place = None;
+        if let Some(way) = self.way_mut(member) {
+            *way = None;
         }
     }
 
@@ -280,8 +280,8 @@ impl SameHost {
         let number = self.next_number;
         self.next_number += 1;
         let producer = Box::new(Producer::new(pages, geometry));
-        if let Some(place) = self.way_mut(to) {
-            *place = Some(Outbound::Invited { number, asked_ns: now_ns, producer });
+        if let Some(way) = self.way_mut(to) {
+            *way = Some(Outbound::Invited { number, asked_ns: now_ns, producer });
         }
         if to == self.member {
             self.accept_own(number, geometry, file);
@@ -352,11 +352,11 @@ impl SameHost {
 
     /// A process has the ring now.
     fn accepted(&mut self, from: MemberIndex, number: u64, incarnation: u64, bell: Option<OwnedFd>) {
-        let Some(place) = self.way_mut(from) else { return };
-        let is_answer = matches!(place, Some(Outbound::Invited { number: asked, .. }) if *asked == number);
+        let Some(way) = self.way_mut(from) else { return };
+        let is_answer = matches!(way, Some(Outbound::Invited { number: asked, .. }) if *asked == number);
         let Some(bell) = bell.and_then(|bell| EventFd::of(bell).ok()).filter(|_| is_answer) else { return };
-        if let Some(Outbound::Invited { producer, .. }) = place.take() {
-            *place = Some(Outbound::Open(Box::new(OpenRing::new(number, *producer, bell, incarnation))));
+        if let Some(Outbound::Invited { producer, .. }) = way.take() {
+            *way = Some(Outbound::Open(Box::new(OpenRing::new(number, *producer, bell, incarnation))));
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pumice_ground::random::Random;
 use pumice_ports::gsi::{self, BindingId, CmChannel, Gsi, ServiceEntry};
 use pumice_ports::{GsoBatch, Port, ProcessGroup, Received, UdpConfig};
-use pumice_transport::cm::{BacklogOverflow, CmConfig, Event, Place, Served};
+use pumice_transport::cm::{BacklogOverflow, CmConfig, Event, ListenScope, Served};
 use pumice_transport::mad::{CmMessage, CommId, GSI_Q_KEY, PrivateData, ServiceId, SidrReq};
 use pumice_transport::path::{Flow, Path as Way};
 use pumice_transport::types::Gid;
@@ -105,7 +105,8 @@ pub(super) fn live(pid: Pid, plan: &Plan, ledger: &SharedLedger) {
     let random = Random::new(plan.seed);
     let domains = Domains::new(pid, Rc::clone(ledger));
     let ledger = Rc::clone(ledger);
-    let mut process = Process { pid, plan, port, gsi, channel, random, bound: Vec::new(), domains, ledger };
+    let mut process =
+        ActorProcess { pid, plan, port, gsi, channel, random, bound: Vec::new(), domains, ledger };
     if plan.tidies {
         process.domains.open(&process.port);
     }
@@ -131,7 +132,7 @@ fn refused(pid: Pid, error: &ShareError, begun_ns: u64, ledger: &SharedLedger) {
     }
 }
 
-struct Process<'a> {
+struct ActorProcess<'a> {
     pid: Pid,
     plan: &'a Plan,
     // In the order of closing.
@@ -144,7 +145,7 @@ struct Process<'a> {
     ledger: SharedLedger,
 }
 
-impl Process<'_> {
+impl ActorProcess<'_> {
     fn work(&mut self) {
         loop {
             let phase = self.ledger.borrow().phase;
@@ -243,12 +244,12 @@ impl Process<'_> {
 
     fn bind(&mut self) {
         let service_id = ServiceId(FIRST_SERVICE + self.random.below(SERVICES));
-        let place = if self.random.below(2) == 0 {
-            Place::Everywhere
+        let scope = if self.random.below(2) == 0 {
+            ListenScope::Everywhere
         } else {
-            Place::At(Gid::from(self.plan.address))
+            ListenScope::At(Gid::from(self.plan.address))
         };
-        let entry = ServiceEntry { service_id, mask: u64::MAX, place };
+        let entry = ServiceEntry { service_id, mask: u64::MAX, scope };
         let Ok(id) = self.gsi.bind(&entry, &mut self.port) else { return };
         let (channel, port) = (&self.channel, &mut self.port);
         if self.gsi.listen(id, Served::Datagrams, 64, BacklogOverflow::Reject, channel, port).is_ok() {

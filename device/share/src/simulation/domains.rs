@@ -78,13 +78,13 @@ impl Domains {
 
     /// As the owner of an SRQ does: the record is locked, loaded, changed and stored before the peer is
     /// answered.
-    fn execute(&mut self, file: &DomainFile, (place, qpn): (u32, u32), registers: bool) {
-        let Some(guard) = file.lock_record(place) else { return };
+    fn execute(&mut self, file: &DomainFile, (slot, qpn): (u32, u32), registers: bool) {
+        let Some(guard) = file.lock_record(slot) else { return };
         self.ledger.borrow_mut().locked(self.pid, qpn);
         let empty = || TargetRecord { qpn, ..TargetRecord::default() };
         let mut record = self.records.get(&qpn).cloned().unwrap_or_else(empty);
-        match file.load(place, &mut record) {
-            Seen::Gone => self.gone(file, place, qpn),
+        match file.load(slot, &mut record) {
+            Seen::Gone => self.gone(file, slot, qpn),
             Seen::Same | Seen::Changed => {
                 let responder = &mut record.snapshot.responder;
                 self.ledger.borrow_mut().record_read(qpn, responder.expected_psn);
@@ -94,7 +94,7 @@ impl Domains {
                 if registers {
                     record.register(file.process(), true);
                 }
-                if file.store(place, &record).is_ok() {
+                if file.store(slot, &record).is_ok() {
                     self.ledger.borrow_mut().record_stored(qpn);
                     if registers {
                         self.ledger.borrow_mut().registered(self.pid, qpn);
@@ -107,9 +107,9 @@ impl Domains {
         drop(guard);
     }
 
-    /// The place may be another target's by now.
-    fn gone(&self, file: &DomainFile, place: u32, qpn: u32) {
-        if file.find(qpn) == Some(place) {
+    /// The slot may be another target's by now.
+    fn gone(&self, file: &DomainFile, slot: u32, qpn: u32) {
+        if file.find(qpn) == Some(slot) {
             self.ledger.borrow_mut().record_gone(qpn);
         }
     }

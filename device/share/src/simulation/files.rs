@@ -18,7 +18,7 @@ const REGISTRY_LOCK: i64 = 1 << 30;
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum InodeKind {
     Folder,
     File,
     Socket,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) struct Inode {
-    pub(super) kind: Kind,
+    pub(super) kind: InodeKind,
     uid: u32,
     mode: u32,
     names: u64,
@@ -97,11 +97,11 @@ impl Files {
         self.locks.len()
     }
 
-    fn add(&mut self, inode: u64, path: &Path, kind: Kind, uid: u32, mode: u32) {
+    fn add(&mut self, inode: u64, path: &Path, kind: InodeKind, uid: u32, mode: u32) {
         let kind_bits = match kind {
-            Kind::Folder => libc::S_IFDIR,
-            Kind::File => libc::S_IFREG,
-            Kind::Socket => libc::S_IFSOCK,
+            InodeKind::Folder => libc::S_IFDIR,
+            InodeKind::File => libc::S_IFREG,
+            InodeKind::Socket => libc::S_IFSOCK,
         };
         let mode = mode | kind_bits;
         self.inodes.insert(inode, Inode { kind, uid, mode, names: 1, bytes: Vec::new(), memory: None });
@@ -117,7 +117,7 @@ impl Kernel {
     /// A user's runtime folder, which is there before its processes.
     pub(super) fn add_user_folder(&mut self, path: &Path, uid: u32) {
         let inode = self.unique();
-        self.files.add(inode, path, Kind::Folder, uid, 0o700);
+        self.files.add(inode, path, InodeKind::Folder, uid, 0o700);
     }
 
     /// Whether every folder on the way lets this user through. What the model does not know does.
@@ -150,7 +150,7 @@ impl Kernel {
             return Err(errno(libc::EEXIST));
         }
         let (inode, uid) = (self.unique(), self.uid(pid));
-        self.files.add(inode, path, Kind::Folder, uid, 0o700);
+        self.files.add(inode, path, InodeKind::Folder, uid, 0o700);
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Kernel {
         self.search(pid, path)?;
         let inode = *self.files.names.get(path).ok_or_else(|| errno(libc::ENOENT))?;
         let about = self.files.inodes.get(&inode).ok_or_else(|| errno(libc::ENOENT))?;
-        if about.kind != Kind::Folder {
+        if about.kind != InodeKind::Folder {
             return Err(errno(libc::ENOTDIR));
         }
         if about.uid != self.uid(pid) && about.mode & 0o004 == 0 {
@@ -181,7 +181,7 @@ impl Kernel {
         let inode = match self.files.names.get(&path) {
             Some(&inode) => {
                 let about = &self.files.inodes[&inode];
-                if about.kind != Kind::File {
+                if about.kind != InodeKind::File {
                     return Err(errno(libc::ENXIO));
                 }
                 if about.uid != self.uid(pid) && about.mode & 0o006 != 0o006 {
@@ -192,7 +192,7 @@ impl Kernel {
             None => {
                 self.may_change_folder(pid, &path)?;
                 let (inode, uid) = (self.unique(), self.uid(pid));
-                self.files.add(inode, &path, Kind::File, uid, 0o600);
+                self.files.add(inode, &path, InodeKind::File, uid, 0o600);
                 inode
             }
         };
@@ -206,7 +206,7 @@ impl Kernel {
             return Err(errno(libc::EADDRINUSE));
         }
         let (inode, uid) = (self.unique(), self.uid(pid));
-        self.files.add(inode, path, Kind::Socket, uid, 0o700);
+        self.files.add(inode, path, InodeKind::Socket, uid, 0o700);
         Ok(())
     }
 
@@ -270,8 +270,8 @@ impl Kernel {
     fn about_inode(&self, number: u64) -> io::Result<About> {
         let inode = self.files.inodes.get(&number).ok_or_else(|| errno(libc::EBADF))?;
         Ok(About {
-            is_file: inode.kind == Kind::File,
-            is_folder: inode.kind == Kind::Folder,
+            is_file: inode.kind == InodeKind::File,
+            is_folder: inode.kind == InodeKind::Folder,
             uid: inode.uid,
             mode: inode.mode,
             names: inode.names,

@@ -37,7 +37,7 @@ pub(super) enum State {
 }
 
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct KernelProcess {
     pub(super) uid: u32,
     pub(super) state: State,
     pub(super) since_ns: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Kernel {
     pub(super) now_ns: u64,
     /// System calls so far.
     pub(super) calls: u64,
-    pub(super) processes: BTreeMap<Pid, Process>,
+    pub(super) processes: BTreeMap<Pid, KernelProcess>,
     pub(super) descriptions: BTreeMap<DescriptionId, Description>,
     pub(super) files: Files,
     pub(super) network: Network,
@@ -108,7 +108,7 @@ impl Kernel {
     }
 
     pub(crate) fn processes_of(&self, uid: u32) -> Vec<Pid> {
-        let lives = |process: &Process| process.uid == uid && process.state != State::Gone;
+        let lives = |process: &KernelProcess| process.uid == uid && process.state != State::Gone;
         self.processes.iter().filter(|(_, process)| lives(process)).map(|(pid, _)| *pid).collect()
     }
 
@@ -140,7 +140,7 @@ impl Kernel {
         let pid = self.unique() as Pid;
         let (since_ns, start_ticks) = (self.now_ns, FIRST_TICKS + u64::from(pid));
         let (descriptors, in_hand) = (BTreeMap::new(), Vec::new());
-        let process = Process { uid, state: State::Runs, since_ns, start_ticks, descriptors, in_hand };
+        let process = KernelProcess { uid, state: State::Runs, since_ns, start_ticks, descriptors, in_hand };
         self.processes.insert(pid, process);
         pid
     }
@@ -245,7 +245,7 @@ impl Kernel {
 
     /// How the processes are that have a description.
     pub(super) fn holders(&self, id: DescriptionId) -> Vec<State> {
-        let has = |process: &&Process| process.descriptors.values().any(|each| *each == id);
+        let has = |process: &&KernelProcess| process.descriptors.values().any(|each| *each == id);
         self.processes.values().filter(has).map(|process| process.state).collect()
     }
 

@@ -43,7 +43,7 @@ struct Sent {
 }
 
 #[derive(Debug)]
-struct Request {
+struct SentRequest {
     service: ServiceId,
     listener: Pid,
     /// The process that is about to send it.
@@ -114,7 +114,7 @@ pub(super) struct Ledger {
     addresses: BTreeMap<Pid, IpAddr>,
     services: BTreeMap<(u64, IpAddr), Pid>,
     sent: BTreeMap<u64, Sent>,
-    requests: BTreeMap<u64, Request>,
+    requests: BTreeMap<u64, SentRequest>,
     targets: BTreeMap<u32, Target>,
     counters: Vec<Arc<ShareCounters>>,
     next: u64,
@@ -318,7 +318,7 @@ impl Ledger {
         self.tally.requests += 1;
         let seen_by = BTreeSet::new();
         let sent_ns = now_ns;
-        let request = Request { service, listener, sender, sent_ns, arrived: false, seen_by };
+        let request = SentRequest { service, listener, sender, sent_ns, arrived: false, seen_by };
         self.requests.insert(self.next, request);
         self.next
     }
@@ -350,7 +350,7 @@ impl Ledger {
     /// the kernel moves sockets of the group, and until a process notices, requests may lie in the socket of
     /// a stopped one; repetition helps.
     pub(super) fn judge_requests(&mut self, now_ns: u64, certain: bool, runs: impl Fn(Pid) -> bool) {
-        let is_due = |request: &Request| now_ns >= request.sent_ns + REQUEST_BOUND_NS;
+        let is_due = |request: &SentRequest| now_ns >= request.sent_ns + REQUEST_BOUND_NS;
         let calm_ns = self.last_change_ns + GRACE_NS;
         let mut late = None;
         let mut judged = 0;

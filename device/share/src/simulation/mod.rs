@@ -1,6 +1,6 @@
 //! The processes of a host, simulated: what `share` does when they run, stop, fork and die in every order.
 //!
-//! The code under test is the real code of `share`. Below it, in the place of the operating system
+//! The code under test is the real code of `share`. Below it, instead of the operating system
 //! (`system`), is a model of the kernel ([`Kernel`]), and each process is a coroutine that the [`World`] lets
 //! make one system call at a time. A seed decides which process is next, which one is stopped, resumed,
 //! forked or killed, and what the network and a hostile user do meanwhile; the same seed always gives the

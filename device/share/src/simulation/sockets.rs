@@ -75,9 +75,9 @@ impl Network {
     pub(super) fn leave_group(&mut self, id: DescriptionId, socket: &UdpSocket) {
         let key = (socket.address, socket.port);
         let Some(group) = self.groups.get_mut(&key) else { return };
-        if let Some(place) = group.members.iter().position(|member| *member == id) {
+        if let Some(position) = group.members.iter().position(|member| *member == id) {
             // The last one moves into the hole.
-            group.members.swap_remove(place);
+            group.members.swap_remove(position);
         }
         if group.members.is_empty() {
             self.groups.remove(&key);

@@ -92,9 +92,9 @@ impl RingPages {
     }
 
     /// Where bytes of the data are, if all of them are inside.
-    fn data(&self, place: usize, length: usize) -> Option<*mut u8> {
-        let is_inside = place.checked_add(length)? <= self.geometry.data_bytes() as usize;
-        let offset = self.geometry.words() * size_of::<u64>() + place;
+    fn data(&self, data_offset: usize, length: usize) -> Option<*mut u8> {
+        let is_inside = data_offset.checked_add(length)? <= self.geometry.data_bytes() as usize;
+        let offset = self.geometry.words() * size_of::<u64>() + data_offset;
         is_inside.then(|| self.mapped.as_mut_ptr().wrapping_add(offset))
     }
 }
@@ -109,8 +109,8 @@ impl RingMemory for RingPages {
     }
 
     #[inline]
-    fn write(&self, place: usize, bytes: &[u8]) {
-        let Some(to) = self.data(place, bytes.len()) else { return };
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        let Some(to) = self.data(offset, bytes.len()) else { return };
         // SAFETY: `data` says that so many mapped bytes are there, and `bytes` is this process's own memory,
         // so the two do not overlap. The other process may read or write them at the same time: what it sees
         // is then any mixture, which it has to expect.
@@ -118,8 +118,8 @@ impl RingMemory for RingPages {
     }
 
     #[inline]
-    fn read(&self, place: usize, bytes: &mut [u8]) {
-        let Some(from) = self.data(place, bytes.len()) else { return };
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        let Some(from) = self.data(offset, bytes.len()) else { return };
         // SAFETY: as in `write`. What is copied is any mixture if the other process writes at the same time;
         // it is looked at only after it has been copied.
         unsafe { ptr::copy_nonoverlapping(from.cast_const(), bytes.as_mut_ptr(), bytes.len()) }

@@ -58,8 +58,8 @@ pub(crate) fn encode(record: &TargetRecord, bytes: &mut Vec<u8>) {
     to.u32(length);
     to.u64(record.sequence);
     to.u64(sum);
-    if let Some(place) = bytes.get_mut(..HEADER_BYTES) {
-        place.copy_from_slice(&head);
+    if let Some(front) = bytes.get_mut(..HEADER_BYTES) {
+        front.copy_from_slice(&head);
     }
 }
 
@@ -478,17 +478,17 @@ mod tests {
     fn damage_is_found_and_forgeries_are_harmless() {
         let (mut bytes, mut back) = (Vec::new(), TargetRecord::default());
         encode(&full(), &mut bytes);
-        for place in 0..bytes.len() {
+        for offset in 0..bytes.len() {
             let mut damaged = bytes.clone();
-            damaged[place] ^= 0x40;
-            assert!(!decode(&damaged, &mut back), "byte {place}");
-            assert!(!decode(&bytes[..place], &mut back), "{place} bytes");
+            damaged[offset] ^= 0x40;
+            assert!(!decode(&damaged, &mut back), "byte {offset}");
+            assert!(!decode(&bytes[..offset], &mut back), "{offset} bytes");
         }
         // With a right checksum, so that the contents are looked at: none of them causes a panic.
-        for place in HEADER_BYTES..bytes.len() {
+        for offset in HEADER_BYTES..bytes.len() {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut forged = bytes.clone();
-                forged[place] = value;
+                forged[offset] = value;
                 let sum = checksum(99, &forged[HEADER_BYTES..]);
                 forged[16..24].copy_from_slice(&sum.to_le_bytes());
                 decode(&forged, &mut back);

@@ -18,7 +18,7 @@ use crate::{folder, lock, process};
 
 /// Targets of one domain.
 const MAX_TARGETS: u32 = 4096;
-/// Where the number that changes with the domain is, and how many places of the directory were ever used.
+/// Where the number that changes with the domain is, and how many entries of the directory were ever used.
 const CHANGE_AT: u64 = 0;
 const USED_AT: u64 = 8;
 const DIRECTORY_AT: u64 = 64;
@@ -68,13 +68,13 @@ pub struct DomainFile {
 #[derive(Debug)]
 pub struct RecordLock<'a> {
     file: &'a File,
-    place: u32,
+    byte: u32,
 }
 
 impl Drop for RecordLock<'_> {
     fn drop(&mut self) {
         // The kernel refuses this only for a descriptor that is none.
-        let _ = lock::unlock_place(self.file, self.place);
+        let _ = lock::unlock_byte(self.file, self.byte);
     }
 }
 
@@ -149,7 +149,7 @@ impl DomainFile {
 
     /// Whether a process has the domain open.
     pub fn is_open_in(&self, process: ProcessIndex) -> bool {
-        let has_lock = || lock::is_place_locked(&self.file, process.into()).unwrap_or(false);
+        let has_lock = || lock::is_byte_locked(&self.file, process.into()).unwrap_or(false);
         process == self.process || process.is_of_process() && has_lock()
     }
 
@@ -176,16 +176,16 @@ impl DomainFile {
         let _ = self.file.write_all_at(&number.to_le_bytes(), CHANGE_AT);
     }
 
-    /// The place of a target.
+    /// The slot of a target.
     pub fn find(&self, qpn: u32) -> Option<u32> {
         let wanted = qpn.to_le_bytes();
         let directory = self.directory();
         let (entries, _) = directory.as_chunks::<4>();
-        let place = entries.iter().position(|entry| *entry == wanted).filter(|_| qpn != 0)?;
-        u32::try_from(place).ok()
+        let slot = entries.iter().position(|entry| *entry == wanted).filter(|_| qpn != 0)?;
+        u32::try_from(slot).ok()
     }
 
-    /// All targets, with their places.
+    /// All targets, with their slots.
     pub fn targets(&self) -> Vec<(u32, u32)> {
         let directory = self.directory();
         let (entries, _) = directory.as_chunks::<4>();
@@ -193,7 +193,7 @@ impl DomainFile {
         (0..).zip(numbers).filter(|&(_, qpn)| qpn != 0).collect()
     }
 
-    /// Makes a target with this process registered; its place. `record` becomes that of the target.
+    /// Makes a target with this process registered; its slot. `record` becomes that of the target.
     ///
     /// # Errors
     /// The domain is full, or the file cannot be written.
@@ -210,8 +210,8 @@ impl DomainFile {
         let directory = self.directory();
         let (entries, _) = directory.as_chunks::<4>();
         let free = entries.iter().position(|entry| *entry == [0; 4]);
-        let place = free.unwrap_or(entries.len()) as u32;
-        if place >= MAX_TARGETS {
+        let slot = free.unwrap_or(entries.len()) as u32;
+        if slot >= MAX_TARGETS {
             return Err(ResourceError::no_memory(format!(
                 "an XRC domain of a file has {MAX_TARGETS} targets"
             )));
@@ -220,31 +220,31 @@ impl DomainFile {
         self.note_change();
         record.sequence = self.change() >> 8;
         record.register(self.process, true);
-        self.wipe(place).map_err(failed(writing))?;
-        self.store(place, record).map_err(failed(writing))?;
+        self.wipe(slot).map_err(failed(writing))?;
+        self.store(slot, record).map_err(failed(writing))?;
         if free.is_none() {
-            self.file.write_all_at(&(place + 1).to_le_bytes(), USED_AT).map_err(failed(writing))?;
+            self.file.write_all_at(&(slot + 1).to_le_bytes(), USED_AT).map_err(failed(writing))?;
         }
-        let at = DIRECTORY_AT + u64::from(place) * 4;
+        let at = DIRECTORY_AT + u64::from(slot) * 4;
         self.file.write_all_at(&record.qpn.to_le_bytes(), at).map_err(failed(writing))?;
         self.note_change();
-        Ok(place)
+        Ok(slot)
     }
 
     /// Removes a target whose lock the caller has.
-    pub fn remove(&self, place: u32) {
+    pub fn remove(&self, slot: u32) {
         // First the record, which all processes look at; a directory entry without one is swept.
-        let _ = self.wipe(place);
-        let _ = self.file.write_all_at(&[0; 4], DIRECTORY_AT + u64::from(place) * 4);
+        let _ = self.wipe(slot);
+        let _ = self.file.write_all_at(&[0; 4], DIRECTORY_AT + u64::from(slot) * 4);
         self.note_change();
     }
 
     /// Takes the right to a record; none if another process does not let go of it.
-    pub fn lock_record(&self, place: u32) -> Option<RecordLock<'_>> {
-        let at = RECORD_LOCKS + place.min(MAX_TARGETS);
+    pub fn lock_record(&self, slot: u32) -> Option<RecordLock<'_>> {
+        let at = RECORD_LOCKS + slot.min(MAX_TARGETS);
         for _ in 0..RECORD_TRIES {
-            match lock::try_lock_place(&self.file, at) {
-                Ok(true) => return Some(RecordLock { file: &self.file, place: at }),
+            match lock::try_lock_byte(&self.file, at) {
+                Ok(true) => return Some(RecordLock { file: &self.file, byte: at }),
                 Ok(false) => system::idle(),
                 Err(_) => return None,
             }
@@ -253,10 +253,10 @@ impl DomainFile {
     }
 
     /// Loads a record unless `record` is the same already. The caller has its lock.
-    pub fn load(&self, place: u32, record: &mut TargetRecord) -> Seen {
+    pub fn load(&self, slot: u32, record: &mut TargetRecord) -> Seen {
         let qpn = record.qpn;
         let mut short = [0; 2 * SHORT_BYTES];
-        self.read_into(record_at(place), &mut short);
+        self.read_into(record_at(slot), &mut short);
         let (first, second) = short.split_at(SHORT_BYTES);
         let sequence = |copy: &[u8]| codec::header(copy).map(|header| header.sequence);
         let newest = sequence(first).max(sequence(second));
@@ -275,7 +275,7 @@ impl DomainFile {
                 codec::decode(bytes, record)
             } else {
                 let mut long = bytes.get(..codec::HEADER_BYTES).unwrap_or_default().to_vec();
-                long.extend(self.read(long_at(place, copy), header.length_bytes - codec::HEADER_BYTES));
+                long.extend(self.read(long_at(slot, copy), header.length_bytes - codec::HEADER_BYTES));
                 codec::decode(&long, record)
             };
             if whole && record.qpn == qpn {
@@ -290,33 +290,33 @@ impl DomainFile {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn store(&self, place: u32, record: &TargetRecord) -> io::Result<()> {
+    pub fn store(&self, slot: u32, record: &TargetRecord) -> io::Result<()> {
         let mut bytes = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         codec::encode(record, &mut bytes);
         let copy = record.sequence & 1;
         match bytes.split_at_checked(codec::HEADER_BYTES) {
             Some((header, body)) if bytes.len() > SHORT_BYTES => {
-                self.file.write_all_at(body, long_at(place, copy))?;
-                self.file.write_all_at(header, short_at(place, copy))
+                self.file.write_all_at(body, long_at(slot, copy))?;
+                self.file.write_all_at(header, short_at(slot, copy))
             }
-            _ => self.file.write_all_at(&bytes, short_at(place, copy)),
+            _ => self.file.write_all_at(&bytes, short_at(slot, copy)),
         }
     }
 
     /// Ends the registrations of processes that are gone, and removes targets without any. The caller has the
     /// directory's lock, but none of a record.
     fn sweep_records(&self, live: &[bool; 256]) {
-        for (place, qpn) in self.targets() {
-            let Some(_guard) = self.lock_record(place) else { continue };
+        for (slot, qpn) in self.targets() {
+            let Some(_guard) = self.lock_record(slot) else { continue };
             let mut record = TargetRecord { qpn, ..TargetRecord::default() };
-            if self.load(place, &mut record) == Seen::Gone {
-                self.remove(place);
+            if self.load(slot, &mut record) == Seen::Gone {
+                self.remove(slot);
             } else if record.forget_the_dead(live) {
                 if record.is_unused() {
-                    self.remove(place);
+                    self.remove(slot);
                 } else {
                     record.sequence += 1;
-                    let _ = self.store(place, &record);
+                    let _ = self.store(slot, &record);
                     self.note_change();
                 }
             }
@@ -326,8 +326,8 @@ impl DomainFile {
     /// As [`sweep_records`](Self::sweep_records), for processes that look now and then; not if another one is
     /// at it.
     pub fn sweep(&self) {
-        if lock::try_lock_place(&self.file, lock::CHANGES).unwrap_or(false) {
-            let _guard = RecordLock { file: &self.file, place: 0 };
+        if lock::try_lock_byte(&self.file, lock::CHANGES).unwrap_or(false) {
+            let _guard = RecordLock { file: &self.file, byte: 0 };
             self.sweep_records(&self.live());
         }
     }
@@ -335,21 +335,20 @@ impl DomainFile {
     fn lock_directory(&self) -> Result<RecordLock<'_>, ResourceError> {
         let mut wait = Wait::new(PATIENCE);
         let what = "lock the XRC domain's shared file";
-        while !lock::try_lock_place(&self.file, lock::CHANGES).map_err(failed(what))? {
+        while !lock::try_lock_byte(&self.file, lock::CHANGES).map_err(failed(what))? {
             if !wait.pause() {
                 return Err(ResourceError::Os { what, errno: libc::EBUSY });
             }
         }
-        Ok(RecordLock { file: &self.file, place: 0 })
+        Ok(RecordLock { file: &self.file, byte: 0 })
     }
 
     /// Removes the file if no other process has it open, and none works in its directory: the process exits
     /// without closing the domain. It stays open for what the exit still does.
     pub fn remove_if_last(&self) {
-        if self.pid == system::process_id()
-            && lock::try_lock_place(&self.file, lock::CHANGES).unwrap_or(false)
+        if self.pid == system::process_id() && lock::try_lock_byte(&self.file, lock::CHANGES).unwrap_or(false)
         {
-            let _guard = RecordLock { file: &self.file, place: 0 };
+            let _guard = RecordLock { file: &self.file, byte: 0 };
             remove_unused(&self.file, &self.path);
         }
     }
@@ -360,10 +359,10 @@ impl DomainFile {
         self.read(DIRECTORY_AT, used as usize * 4)
     }
 
-    fn wipe(&self, place: u32) -> io::Result<()> {
+    fn wipe(&self, slot: u32) -> io::Result<()> {
         let nothing = [0; codec::HEADER_BYTES];
-        self.file.write_all_at(&nothing, short_at(place, 0))?;
-        self.file.write_all_at(&nothing, short_at(place, 1))
+        self.file.write_all_at(&nothing, short_at(slot, 0))?;
+        self.file.write_all_at(&nothing, short_at(slot, 1))
     }
 
     /// As many of the bytes as there are.
@@ -405,16 +404,16 @@ impl Drop for DomainFile {
     }
 }
 
-fn record_at(place: u32) -> u64 {
-    RECORDS_AT + u64::from(place.min(MAX_TARGETS)) * RECORD_BYTES
+fn record_at(slot: u32) -> u64 {
+    RECORDS_AT + u64::from(slot.min(MAX_TARGETS)) * RECORD_BYTES
 }
 
-fn short_at(place: u32, copy: u64) -> u64 {
-    record_at(place) + (copy & 1) * SHORT_BYTES as u64
+fn short_at(slot: u32, copy: u64) -> u64 {
+    record_at(slot) + (copy & 1) * SHORT_BYTES as u64
 }
 
-fn long_at(place: u32, copy: u64) -> u64 {
-    record_at(place) + 2 * SHORT_BYTES as u64 + (copy & 1) * codec::MAX_BYTES as u64
+fn long_at(slot: u32, copy: u64) -> u64 {
+    record_at(slot) + 2 * SHORT_BYTES as u64 + (copy & 1) * codec::MAX_BYTES as u64
 }
 
 /// A number that no other open of a domain has: made of the process, its beginning, and a count.
@@ -446,7 +445,7 @@ fn sweep_folder(commons: &Commons, in_folder: &Path) {
     let stem = format!("{}-xrcd-", commons.name);
     for name in names.into_iter().filter(|name| name.starts_with(&stem)).take(SWEPT_FILES) {
         let Ok(file) = folder::open(in_folder, &name) else { continue };
-        if lock::try_lock_place(&file, lock::CHANGES).unwrap_or(false) {
+        if lock::try_lock_byte(&file, lock::CHANGES).unwrap_or(false) {
             remove_unused(&file, &in_folder.join(&name));
         }
     }

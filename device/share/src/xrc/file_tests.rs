@@ -88,29 +88,29 @@ fn a_record_is_what_was_stored_last() {
     let scene = Scene::new("record");
     let ((a, _), (b, _)) = (scene.open(1), scene.open(2));
     let mut mine = target(0x01_0011);
-    let place = a.create(&mut mine).unwrap();
-    assert_eq!((b.find(0x01_0011), b.find(0x01_0012), b.find(0)), (Some(place), None, None));
+    let slot = a.create(&mut mine).unwrap();
+    assert_eq!((b.find(0x01_0011), b.find(0x01_0012), b.find(0)), (Some(slot), None, None));
     assert_eq!(a.create(&mut target(0x01_0011)).unwrap_err().errno(), libc::EBUSY);
     let mut theirs = target(0x01_0011);
-    let lock = b.lock_record(place).unwrap();
-    assert!(a.lock_record(place).is_none(), "a process has it");
-    assert_eq!(b.load(place, &mut theirs), Seen::Changed);
+    let lock = b.lock_record(slot).unwrap();
+    assert!(a.lock_record(slot).is_none(), "a process has it");
+    assert_eq!(b.load(slot, &mut theirs), Seen::Changed);
     assert!(theirs.is_registered(ProcessIndex::new(1)) && !theirs.is_registered(ProcessIndex::new(2)));
-    assert_eq!(b.load(place, &mut theirs), Seen::Same);
+    assert_eq!(b.load(slot, &mut theirs), Seen::Same);
     // Short and long ones, in turn.
     for count in [0_u32, 200, 1, 255, 0, 0] {
         theirs.sequence += 1;
         theirs.snapshot.responder.replays = (0..count).map(|psn| ReplaySnapshot::Empty { psn }).collect();
-        b.store(place, &theirs).unwrap();
-        assert_eq!(a.load(place, &mut mine), Seen::Changed);
+        b.store(slot, &theirs).unwrap();
+        assert_eq!(a.load(slot, &mut mine), Seen::Changed);
         assert_eq!(mine, theirs);
     }
     drop(lock);
-    assert_eq!(a.load(place, &mut target(0x01_0012)), Seen::Gone, "it is another target's");
+    assert_eq!(a.load(slot, &mut target(0x01_0012)), Seen::Gone, "it is another target's");
     let before = a.change();
-    b.remove(place);
+    b.remove(slot);
     assert_ne!(a.change(), before);
-    assert_eq!((a.load(place, &mut mine), a.find(0x01_0011)), (Seen::Gone, None));
+    assert_eq!((a.load(slot, &mut mine), a.find(0x01_0011)), (Seen::Gone, None));
 }
 
 #[test]
@@ -118,20 +118,20 @@ fn a_store_that_was_cut_short_leaves_the_state_before() {
     let scene = Scene::new("cut");
     let (a, _) = scene.open(1);
     let mut record = target(0x01_0011);
-    let place = a.create(&mut record).unwrap();
+    let slot = a.create(&mut record).unwrap();
     for replays in [0, 240] {
         record.snapshot.responder.replays = (0..replays).map(|psn| ReplaySnapshot::Empty { psn }).collect();
         record.snapshot.responder.expected_psn = 5;
         record.sequence += 1;
-        a.store(place, &record).unwrap();
+        a.store(slot, &record).unwrap();
         let good = record.clone();
         record.snapshot.responder.expected_psn = 6;
         record.sequence += 1;
         let before = fs::read(&a.path).unwrap();
-        a.store(place, &record).unwrap();
+        a.store(slot, &record).unwrap();
         let after = fs::read(&a.path).unwrap();
         let changed: Vec<usize> = (0..after.len()).filter(|&at| before.get(at) != after.get(at)).collect();
-        let short = short_at(place, record.sequence) as usize;
+        let short = short_at(slot, record.sequence) as usize;
         let header = short..short + codec::HEADER_BYTES;
         for cut in (0..changed.len()).step_by(1 + changed.len() / 64) {
             // Bytes reach the file in the order in which they are written: a long one's header comes last.
@@ -144,7 +144,7 @@ fn a_store_that_was_cut_short_leaves_the_state_before() {
             order[..cut].iter().for_each(|&at| torn[at] = after[at]);
             fs::write(&a.path, &torn).unwrap();
             let mut loaded = target(0x01_0011);
-            assert_eq!(a.load(place, &mut loaded), Seen::Changed, "cut at {cut} of {}", changed.len());
+            assert_eq!(a.load(slot, &mut loaded), Seen::Changed, "cut at {cut} of {}", changed.len());
             assert_eq!(loaded, good);
         }
         fs::write(&a.path, &after).unwrap();
@@ -156,26 +156,26 @@ fn registrations_end_with_their_processes() {
     let scene = Scene::new("sweep");
     let ((a, _), (b, _)) = (scene.open(1), scene.open(2));
     let (mut both, mut only) = (target(0x01_0011), target(0x01_0012));
-    let place = a.create(&mut both).unwrap();
+    let slot = a.create(&mut both).unwrap();
     let alone = a.create(&mut only).unwrap();
     both.sequence += 1;
     both.register(ProcessIndex::new(2), true);
-    b.store(place, &both).unwrap();
-    assert_eq!(b.targets(), [(place, 0x01_0011), (alone, 0x01_0012)]);
+    b.store(slot, &both).unwrap();
+    assert_eq!(b.targets(), [(slot, 0x01_0011), (alone, 0x01_0012)]);
     b.sweep();
     assert_eq!(b.targets().len(), 2, "all processes live");
     // As if killed: the file is not told.
     let DomainFile { .. } = &a;
-    lock::unlock_place(&a.file, 1).unwrap();
+    lock::unlock_byte(&a.file, 1).unwrap();
     b.sweep();
-    assert_eq!(b.targets(), [(place, 0x01_0011)]);
-    assert_eq!(b.load(place, &mut both), Seen::Changed);
+    assert_eq!(b.targets(), [(slot, 0x01_0011)]);
+    assert_eq!(b.load(slot, &mut both), Seen::Changed);
     assert!(!both.is_registered(ProcessIndex::new(1)) && both.is_registered(ProcessIndex::new(2)));
     // A new process with the index of one that is gone inherits nothing.
     drop(b);
     let (c, _) = scene.open(2);
     assert_eq!(c.targets(), []);
-    assert_eq!(c.create(&mut target(0x02_0011)).unwrap(), 0, "places are used again");
+    assert_eq!(c.create(&mut target(0x02_0011)).unwrap(), 0, "slots are used again");
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn the_directory_has_a_limit_and_any_contents_are_safe() {
     let (a, _) = scene.open(1);
     for qpn in 1..=MAX_TARGETS {
         // Written directly: as if all of them had been damaged.
-        let place = u64::from(qpn - 1);
-        a.file.write_all_at(&qpn.to_le_bytes(), DIRECTORY_AT + place * 4).unwrap();
+        let slot = u64::from(qpn - 1);
+        a.file.write_all_at(&qpn.to_le_bytes(), DIRECTORY_AT + slot * 4).unwrap();
     }
     a.file.write_all_at(&u32::MAX.to_le_bytes(), USED_AT).unwrap();
     assert_eq!(a.find(MAX_TARGETS), Some(MAX_TARGETS - 1));

@@ -45,8 +45,8 @@ impl TargetRecord {
 
     /// Notes an event.
     pub fn raise(&mut self, event: u8) {
-        if let Some(place) = self.events.get_mut((self.event_count % EVENTS as u64) as usize) {
-            *place = event;
+        if let Some(slot) = self.events.get_mut((self.event_count % EVENTS as u64) as usize) {
+            *slot = event;
         }
         self.event_count = self.event_count.wrapping_add(1);
     }

@@ -74,10 +74,10 @@ impl SharedTargets {
             return None;
         }
         for (domain, file) in host.xrc().all_shared() {
-            let Some(place) = file.find(qpn.value()) else { continue };
+            let Some(slot) = file.find(qpn.value()) else { continue };
             let mut record = TargetRecord { qpn: qpn.value(), ..TargetRecord::default() };
-            let Some(lock) = file.lock_record(place) else { continue };
-            if file.load(place, &mut record) == Seen::Gone {
+            let Some(lock) = file.lock_record(slot) else { continue };
+            if file.load(slot, &mut record) == Seen::Gone {
                 continue;
             }
             drop(lock);
@@ -90,7 +90,7 @@ impl SharedTargets {
                 port_mtu_bytes: 4096,
                 congestion: Congestion::default(),
             });
-            let target = SharedTarget::found(&file, domain, place, &record);
+            let target = SharedTarget::found(&file, domain, slot, &record);
             self.foreign.insert(qpn);
             return Some(entries.insert(qp, Sharing::of(target)));
         }

@@ -13,9 +13,9 @@ pub fn is_stable(bytes: &[u8]) -> Option<bool> {
     if let Some(head) = codec::header(bytes)
         && let Some(sum) =
             bytes.get(HEADER_BYTES..head.length_bytes).map(|body| codec::checksum(head.sequence, body))
-        && let Some(place) = sealed.get_mut(SUM)
+        && let Some(field) = sealed.get_mut(SUM)
     {
-        place.copy_from_slice(&sum.to_le_bytes());
+        field.copy_from_slice(&sum.to_le_bytes());
     }
     let mut record = TargetRecord::default();
     if !codec::decode(bytes, &mut record) && !codec::decode(&sealed, &mut record) {

@@ -65,7 +65,7 @@ pub struct SharedTarget {
     /// Index of its domain.
     pub(super) domain: u32,
     /// Where its record is in the file.
-    pub(super) place: u32,
+    pub(super) slot: u32,
     view: View,
 }
 
@@ -146,17 +146,17 @@ impl SharedTarget {
         let half = qp.qp_type().is_both_halves();
         let mut record = TargetRecord { qpn: qp.context().qpn.value(), half, ..TargetRecord::default() };
         qp.export_target(&mut record.snapshot);
-        let place = file.create(&mut record)?;
+        let slot = file.create(&mut record)?;
         let view = View { record, seen_events: 0, scratch: TargetSnapshot::default() };
-        Ok(SharedTarget { file: Arc::clone(file), domain, place, view })
+        Ok(SharedTarget { file: Arc::clone(file), domain, slot, view })
     }
 
     /// A target that another process has written down: its record as it was found. Its queue pair here is a
     /// new one, which the first [`with`](Self::with) brings up to date.
-    pub fn found(file: &Arc<DomainFile>, domain: u32, place: u32, found: &TargetRecord) -> SharedTarget {
+    pub fn found(file: &Arc<DomainFile>, domain: u32, slot: u32, found: &TargetRecord) -> SharedTarget {
         let record = TargetRecord { qpn: found.qpn, half: found.half, ..TargetRecord::default() };
         let view = View { record, seen_events: found.event_count, scratch: TargetSnapshot::default() };
-        SharedTarget { file: Arc::clone(file), domain, place, view }
+        SharedTarget { file: Arc::clone(file), domain, slot, view }
     }
 
     fn with<H: TargetHost, R>(
@@ -165,11 +165,11 @@ impl SharedTarget {
         host: &mut H,
         happen: impl FnOnce(&mut QueuePair, &mut H) -> R,
     ) -> Result<R, Unavailable> {
-        let SharedTarget { file, place, view, .. } = self;
-        let _lock = file.lock_record(*place).ok_or(Unavailable::Busy)?;
-        view.refresh(qp, file, *place, host)?;
+        let SharedTarget { file, slot, view, .. } = self;
+        let _lock = file.lock_record(*slot).ok_or(Unavailable::Busy)?;
+        view.refresh(qp, file, *slot, host)?;
         let answer = happen(qp, host);
-        view.publish(qp, file, *place, host);
+        view.publish(qp, file, *slot, host);
         Ok(answer)
     }
 
@@ -185,13 +185,13 @@ impl SharedTarget {
 
     /// Registers this process for the target: it lives at least as long.
     pub fn register<H: TargetHost>(&mut self, qp: &mut QueuePair, host: &mut H) -> Result<(), Unavailable> {
-        let SharedTarget { file, place, view, .. } = self;
-        let _lock = file.lock_record(*place).ok_or(Unavailable::Busy)?;
-        view.refresh(qp, file, *place, host)?;
+        let SharedTarget { file, slot, view, .. } = self;
+        let _lock = file.lock_record(*slot).ok_or(Unavailable::Busy)?;
+        view.refresh(qp, file, *slot, host)?;
         let own = file.process();
         if !view.record.is_registered(own) {
             view.record.register(own, true);
-            view.store(file, *place);
+            view.store(file, *slot);
             file.note_change();
         }
         Ok(())
@@ -199,18 +199,18 @@ impl SharedTarget {
 
     /// Ends this process's registration. True: it was the last one, and the record is removed.
     pub fn unregister<H: TargetHost>(&mut self, qp: &mut QueuePair, host: &mut H) -> bool {
-        let SharedTarget { file, place, view, .. } = self;
-        let Some(_lock) = file.lock_record(*place) else { return true };
-        if view.refresh(qp, file, *place, host).is_err() {
+        let SharedTarget { file, slot, view, .. } = self;
+        let Some(_lock) = file.lock_record(*slot) else { return true };
+        if view.refresh(qp, file, *slot, host).is_err() {
             return true;
         }
         view.record.register(file.process(), false);
         view.record.forget_the_dead(&file.live());
         let unused = view.record.is_unused();
         if unused {
-            file.remove(*place);
+            file.remove(*slot);
         } else {
-            view.store(file, *place);
+            view.store(file, *slot);
             file.note_change();
         }
         unused
@@ -219,8 +219,8 @@ impl SharedTarget {
     /// Removes the record of a half whose queue pair is being destroyed.
     pub fn remove(&self) {
         // Without the lock as well: a process that holds it finds the record gone the next time.
-        let _lock = self.file.lock_record(self.place);
-        self.file.remove(self.place);
+        let _lock = self.file.lock_record(self.slot);
+        self.file.remove(self.slot);
     }
 }
 
@@ -230,10 +230,10 @@ impl View {
         &mut self,
         qp: &mut QueuePair,
         file: &DomainFile,
-        place: u32,
+        slot: u32,
         host: &mut H,
     ) -> Result<(), Unavailable> {
-        match file.load(place, &mut self.record) {
+        match file.load(slot, &mut self.record) {
             Seen::Same => return Ok(()),
             Seen::Gone => return Err(Unavailable::Gone),
             Seen::Changed => {}
@@ -252,7 +252,7 @@ impl View {
     }
 
     /// Writes down what became of the queue pair. The caller has the record's lock.
-    fn publish<H: TargetHost>(&mut self, qp: &mut QueuePair, file: &DomainFile, place: u32, host: &mut H) {
+    fn publish<H: TargetHost>(&mut self, qp: &mut QueuePair, file: &DomainFile, slot: u32, host: &mut H) {
         qp.export_target(&mut self.scratch);
         let before = self.record.event_count;
         let record = &mut self.record;
@@ -269,17 +269,17 @@ impl View {
             MessageSnapshot::Send { here: false, .. } => self.record.executor,
             _ => 0,
         };
-        self.store(file, place);
+        self.store(file, slot);
         if noteworthy {
             file.note_change();
         }
     }
 
-    fn store(&mut self, file: &DomainFile, place: u32) {
+    fn store(&mut self, file: &DomainFile, slot: u32) {
         self.record.sequence += 1;
-        if file.store(place, &self.record).is_err() {
+        if file.store(slot, &self.record).is_err() {
             // No room in the file system: no process can go on with what is not written down.
-            file.remove(place);
+            file.remove(slot);
         }
     }
 }

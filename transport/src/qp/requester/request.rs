@@ -13,7 +13,7 @@ use crate::wire::{
 const OWN_QKEY: u32 = 0x8000_0000;
 
 /// The packet to send for packet number `k` of a WQE.
-pub(super) struct Request {
+pub(super) struct RequestPacket {
     pub(super) operation: Operation,
     /// PSNs of the responses that answer this packet alone, if the request needs some.
     pub(super) response_count: Option<u32>,
@@ -22,10 +22,15 @@ pub(super) struct Request {
     pub(super) ends_message: bool,
 }
 
-impl Request {
+impl RequestPacket {
     /// `None`: the WQE makes no packets.
     #[inline]
-    pub(super) fn of(settings: &Settings, wqe: &SendWqe, k: u32, read_limit_packets: u32) -> Option<Request> {
+    pub(super) fn of(
+        settings: &Settings,
+        wqe: &SendWqe,
+        k: u32,
+        read_limit_packets: u32,
+    ) -> Option<RequestPacket> {
         let info = wqe.info();
         // A long READ is asked for in parts with fixed borders: a repeated part must lie inside one that the
         // responder knows.
@@ -38,7 +43,7 @@ impl Request {
         //| Each packet but the last carries one path MTU.
         let payload_offset = u64::from(k) * settings.mtu_bytes as u64;
         let left = u64::from(wqe.length_bytes).saturating_sub(payload_offset);
-        Some(Request {
+        Some(RequestPacket {
             operation: info.packets.at(Position::of(k == 0, ends_message))?,
             response_count,
             payload_offset,

@@ -1,6 +1,6 @@
 //! From the send queue to packets: the same for RC, UC, UD and XRC.
 
-use super::request::Request;
+use super::request::RequestPacket;
 use super::{Outstanding, Requester, SendFailure};
 use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{FrameData, FrameError, Host, MemoryError, RemoteKey, Transmit, fault_of};
@@ -136,7 +136,7 @@ impl Requester {
                 Executed::Done => wqe.executed = true,
                 Executed::Waits => return false,
                 Executed::Failed(status, error) => {
-                    self.fault = error.map(|error| MemoryFault::unknown_place(error, false));
+                    self.fault = error.map(|error| MemoryFault::of_error(error, false));
                     self.local_failure = Some((cursor, status));
                     return true;
                 }
@@ -162,7 +162,8 @@ impl Requester {
             Err(_) if settings.qp_type.is_raw() => return self.send_frame(settings, host),
             Err(status) => return Sent::LocalError(status),
         };
-        let Some(request) = Request::of(settings, wqe, self.cursor_packet, self.read_limit_packets) else {
+        let Some(request) = RequestPacket::of(settings, wqe, self.cursor_packet, self.read_limit_packets)
+        else {
             return Sent::LocalError(WcStatus::LocQpOpErr);
         };
         let psn = wqe.first_psn.plus(self.cursor_packet);
@@ -232,7 +233,7 @@ impl Requester {
     }
 
     /// Whether a packet to a reliable peer asks for an acknowledgement.
-    fn asks_for_ack(&self, request: &Request, psn: Psn) -> bool {
+    fn asks_for_ack(&self, request: &RequestPacket, psn: Psn) -> bool {
         let window_left = self.window.packets().saturating_sub(self.in_flight()).max(1);
         //= linux:rxe_req.c#init_req_packet
         //| The last packet of each message asks for an acknowledgement.
@@ -243,7 +244,14 @@ impl Requester {
             || self.is_last_before_forged(psn)
     }
 
-    fn advance(&mut self, settings: &Settings, request: &Request, psn: Psn, ack_request: bool, now_ns: u64) {
+    fn advance(
+        &mut self,
+        settings: &Settings,
+        request: &RequestPacket,
+        psn: Psn,
+        ack_request: bool,
+        now_ns: u64,
+    ) {
         let count = request.response_count.unwrap_or(1);
         if request.response_count.is_some() {
             //= linux:rxe_req.c#check_init_depth

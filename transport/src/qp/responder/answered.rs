@@ -12,7 +12,7 @@ use crate::types::{Access, AtomicOperation};
 use crate::wire::{OperationClass, Packet};
 
 impl Responder {
-    /// Requests that are answered by a response of their own need a place in the queue.
+    /// Requests that are answered by a response of their own need a slot of the queue.
     fn check_resources(&self, settings: &Settings) -> Result<(), Stop> {
         //= statement:27
         //| A responder of depth 0 answers a READ with NAK 0x61.

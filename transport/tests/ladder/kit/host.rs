@@ -145,15 +145,15 @@ impl Host for FakeHost {
 
     fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
         let range = Some((address, data.len() as u64));
-        let (region, place) = self.memory.remote(key, range, Access::REMOTE_WRITE)?;
-        self.memory.regions[region].bytes[place].copy_from_slice(data);
+        let (region, range) = self.memory.remote(key, range, Access::REMOTE_WRITE)?;
+        self.memory.regions[region].bytes[range].copy_from_slice(data);
         Ok(())
     }
 
     fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         let range = Some((address, out.len() as u64));
-        let (region, place) = self.memory.remote(key, range, Access::REMOTE_READ)?;
-        out.copy_from_slice(&self.memory.regions[region].bytes[place]);
+        let (region, range) = self.memory.remote(key, range, Access::REMOTE_READ)?;
+        out.copy_from_slice(&self.memory.regions[region].bytes[range]);
         Ok(())
     }
 

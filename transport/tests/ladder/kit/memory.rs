@@ -43,7 +43,7 @@ pub(crate) struct Memory {
 }
 
 /// Where bytes are: a region's index and the range in its `bytes`.
-type Place = (usize, std::ops::Range<usize>);
+type RegionSpan = (usize, std::ops::Range<usize>);
 
 impl Memory {
     pub(crate) fn region(&mut self, lkey: u32) -> &mut Region {
@@ -57,9 +57,9 @@ impl Memory {
 
     pub(crate) fn load(&self, pd: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
         let mut rest = out;
-        for (place, range) in self.local(pd, sges, offset, rest.len(), Access::empty())? {
+        for (index, range) in self.local(pd, sges, offset, rest.len(), Access::empty())? {
             let (now, later) = rest.split_at_mut(range.len());
-            now.copy_from_slice(&self.regions[place].bytes[range]);
+            now.copy_from_slice(&self.regions[index].bytes[range]);
             rest = later;
         }
         Ok(())
@@ -73,15 +73,15 @@ impl Memory {
         data: &[u8],
     ) -> Result<(), MemoryError> {
         let mut rest = data;
-        for (place, range) in self.local(pd, sges, offset, data.len(), Access::LOCAL_WRITE)? {
+        for (index, range) in self.local(pd, sges, offset, data.len(), Access::LOCAL_WRITE)? {
             let (now, later) = rest.split_at(range.len());
-            self.regions[place].bytes[range].copy_from_slice(now);
+            self.regions[index].bytes[range].copy_from_slice(now);
             rest = later;
         }
         Ok(())
     }
 
-    /// The places of bytes `offset..offset + length` of a list of buffers. The list must be long
+    /// The spans of bytes `offset..offset + length` of a list of buffers. The list must be long
     /// enough: whether it is, is the protocol's to know.
     fn local(
         &self,
@@ -90,8 +90,8 @@ impl Memory {
         offset: u64,
         length: usize,
         right: Access,
-    ) -> Result<Vec<Place>, MemoryError> {
-        let mut places = Vec::new();
+    ) -> Result<Vec<RegionSpan>, MemoryError> {
+        let mut spans = Vec::new();
         let mut skip = offset;
         let mut left = length as u64;
         for sge in sges {
@@ -104,19 +104,19 @@ impl Memory {
             left -= count;
             let found = self.regions.iter().position(|region| region.lkey == sge.lkey);
             let index = found.ok_or(MemoryError::UnknownKey)?;
-            places.push((index, self.regions[index].span(pd, right, sge.address + skipped, count)?));
+            spans.push((index, self.regions[index].span(pd, right, sge.address + skipped, count)?));
         }
         assert_eq!(left, 0, "bytes {offset}+{length} are beyond the buffers {sges:?}");
-        Ok(places)
+        Ok(spans)
     }
 
-    /// The place that a remote key opens. No range: only key, domain and rights are checked.
+    /// The span that a remote key opens. No range: only key, domain and rights are checked.
     pub(crate) fn remote(
         &self,
         key: RemoteKey,
         range: Option<(u64, u64)>,
         right: Access,
-    ) -> Result<Place, MemoryError> {
+    ) -> Result<RegionSpan, MemoryError> {
         if let Some(index) = self.regions.iter().position(|region| region.rkey == key.rkey) {
             let region = &self.regions[index];
             let (address, length) = range.unwrap_or((region.base, region.bytes.len() as u64));

@@ -141,7 +141,7 @@ pub(crate) extern "C" fn ibv_init_ah_from_wc(
     ah_attr: Out<'_, ibv_ah_attr>,
 ) -> c_int {
     status_of(Call::ibv_init_ah_from_wc, About::on(context), || {
-        let ah_attr = ah_attr.place()?;
+        let ah_attr = ah_attr.required()?;
         let context = Context::of(context)?;
         ah_attr.set(vector_to(&sender(&context, port_num, wc, grh)?));
         Ok(())

@@ -56,9 +56,9 @@ fn about(event: &ibv_async_event) -> u64 {
 extern "C" fn take_event(context: *mut ibv_context, event: Out<'_, ibv_async_event>) -> bool {
     value(false, || {
         let taken = Context::of(context).ok().and_then(|open| open.async_events().take());
-        let (Some(taken), Some(place)) = (taken, event.optional()) else { return false };
+        let (Some(taken), Some(target)) = (taken, event.optional()) else { return false };
         check::tell(|checker| checker.async_event_got(about(&taken)));
-        place.set(taken);
+        target.set(taken);
         true
     })
 }

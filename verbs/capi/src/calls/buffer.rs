@@ -29,7 +29,7 @@ pub(crate) extern "C" fn ibv_alloc_buf(
 ) -> *mut c_void {
     pointer_about(Call::ibv_alloc_buf, About::on(pd), || {
         live::<Pd>(pd)?;
-        let buf = buf.place()?;
+        let buf = buf.required()?;
         let buffer = Buffer::new(pd, size)?;
         let address = buffer.address();
         buf.set(hand_out(buffer));

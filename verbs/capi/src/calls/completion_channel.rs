@@ -51,7 +51,7 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
 ) -> c_int {
     blocking(c_int::from(TRY_AGAIN), || {
         attempt(Call::ibv_get_cq_event, About::on(channel.as_ptr()), || {
-            let (cq, cq_context) = (cq.place()?, cq_context.place()?);
+            let (cq, cq_context) = (cq.required()?, cq_context.required()?);
             let event = channel.held::<Channel>()?.next().inspect_err(|errno| {
                 if *errno == RESTART && check::is_on() {
                     let (address, is_long) =

@@ -103,7 +103,7 @@ pub(crate) extern "C" fn req_notify_cq(cq: Trusted<'_, ibv_cq>, solicited_only: 
 const BATCH: usize = 8;
 
 /// Takes at most `num_entries` completions: their number, or a negative errno. EINVAL: no queue, one without
-/// a context, a negative number, no place for completions. EIO: the queue overran, and what it held has been
+/// a context, a negative number, no room for completions. EIO: the queue overran, and what it held has been
 /// polled.
 pub(crate) extern "C" fn poll_cq(
     cq: Trusted<'_, ibv_cq>,
@@ -120,20 +120,20 @@ pub(crate) extern "C" fn poll_cq(
             return Ok(0);
         }
         let wanted = cq.queue().most_of(wanted);
-        let mut places = wc.places(wanted)?;
-        // One place is all that an empty queue needs, and most polls find an empty queue.
+        let mut elements = wc.elements(wanted)?;
+        // Room for one is all that an empty queue needs, and most polls find an empty queue.
         let mut one = [WorkCompletion::default()];
         if cq.hca().poll_cq(cq.queue(), &mut one) == 0 {
             return if cq.queue().is_failed() { Err(OVERRAN) } else { Ok(0) };
         }
         let [first] = &one;
-        places.put(to_c(first));
-        while places.left() > 0 && !cq.queue().is_empty() {
+        elements.put(to_c(first));
+        while elements.left() > 0 && !cq.queue().is_empty() {
             let mut batch = [WorkCompletion::default(); BATCH];
-            let most = BATCH.min(places.left());
+            let most = BATCH.min(elements.left());
             let count = cq.queue().poll(batch.get_mut(..most).unwrap_or_default());
             for completion in batch.iter().take(count) {
-                places.put(to_c(completion));
+                elements.put(to_c(completion));
             }
             if count == 0 {
                 break;
@@ -141,11 +141,11 @@ pub(crate) extern "C" fn poll_cq(
         }
         //= man:ibv_poll_cq
         //| The call returns the number of completions that it found.
-        Ok((wanted - places.left()) as c_int)
+        Ok((wanted - elements.left()) as c_int)
     })
 }
 
-/// Immediate data and the invalidated key share a place.
+/// Immediate data and the invalidated key share a field.
 pub(crate) fn imm_or_key(completion: &WorkCompletion) -> u32 {
     if completion.flags.contains(WcFlags::WITH_INV) {
         completion.invalidated_rkey

@@ -21,7 +21,7 @@ const OPTIONS: u32 = 0;
 pub(crate) extern "C" fn ibv_query_ece(qp: *mut ibv_qp, ece: Out<'_, ibv_ece>) -> c_int {
     status_of(Call::ibv_query_ece, Qp::about(qp), || {
         live::<Qp>(qp)?;
-        ece.place()?.set(ibv_ece { vendor_id: VENDOR_ID, options: OPTIONS, comp_mask: 0 });
+        ece.required()?.set(ibv_ece { vendor_id: VENDOR_ID, options: OPTIONS, comp_mask: 0 });
         Ok(())
     })
 }

@@ -23,14 +23,14 @@ pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mu
                 usable.push(device.as_ptr());
             }
         }
-        let places = usable.len() + 1;
+        let length = usable.len() + 1;
         // SAFETY: pointers, zeroed: NULL.
-        let list = unsafe { libc::calloc(places, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
+        let list = unsafe { libc::calloc(length, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
         if list.is_null() {
             return Err(Errno(libc::ENOMEM));
         }
         for (index, device) in usable.iter().enumerate() {
-            // SAFETY: one of as many places as there are devices, before the last.
+            // SAFETY: one of as many elements as there are devices, before the last.
             unsafe { list.add(index).write(*device) };
         }
         if let Some(num_devices) = num_devices.optional() {

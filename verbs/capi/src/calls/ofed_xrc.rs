@@ -35,7 +35,7 @@ pub(crate) extern "C" fn ibv_create_xrc_rcv_qp(
     xrc_rcv_qpn: Out<'_, u32>,
 ) -> c_int {
     status(Call::ibv_create_xrc_rcv_qp, || {
-        let (init, number_place) = (init_attr.get()?, xrc_rcv_qpn.place()?);
+        let (init, number_target) = (init_attr.get()?, xrc_rcv_qpn.required()?);
         let domain = live::<Xrcd>(init.xrc_domain)?;
         let context = domain.context()?;
         let source = EventSource::of_number(domain.context_pointer());
@@ -54,7 +54,7 @@ pub(crate) extern "C" fn ibv_create_xrc_rcv_qp(
         // An event that came already shows the number that it has when the program gets it.
         source.set_number(number);
         context.registered(TargetRegistration::of_creator(number), source);
-        number_place.set(number.value());
+        number_target.set(number.value());
         Ok(())
     })
 }
@@ -84,7 +84,7 @@ pub(crate) extern "C" fn ibv_query_xrc_rcv_qp(
 ) -> c_int {
     status_of(Call::ibv_query_xrc_rcv_qp, About::on(xrc_domain), || {
         let domain = live::<Xrcd>(xrc_domain)?;
-        let (attr, init_attr) = (attr.place()?, init_attr.place()?);
+        let (attr, init_attr) = (attr.required()?, init_attr.required()?);
         let number = number_of(xrc_qp_num)?;
         let attributes = domain.context()?.hca().query_target(domain.handle(), number)?;
         let c = attributes_to(&attributes);

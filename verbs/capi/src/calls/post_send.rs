@@ -200,10 +200,10 @@ impl<'a> Poster<'a> {
         let mut filled = 0_usize;
         for sge in request.sges {
             let part = posted.memory(sge);
-            let Some(place) = gathered.get_mut(filled..filled + part.len()) else {
+            let Some(target) = gathered.get_mut(filled..filled + part.len()) else {
                 return Err(self.refuse(list, INVALID));
             };
-            place.copy_from_slice(part);
+            target.copy_from_slice(part);
             filled += part.len();
         }
         let inline_data = gathered.get(..filled).unwrap_or_default();
@@ -238,8 +238,8 @@ impl<'a> Poster<'a> {
             if inline {
                 self.post_inline(made, &current, next)?;
                 first = rest;
-            } else if let Some(place) = batch.get_mut(filled) {
-                *place = made;
+            } else if let Some(next_of_batch) = batch.get_mut(filled) {
+                *next_of_batch = made;
                 filled += 1;
             }
             next = rest;

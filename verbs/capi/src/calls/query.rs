@@ -34,8 +34,8 @@ fn device_attributes(context: &Context) -> ibv_device_attr {
     let profile = context.device().profile();
     let mut attributes: ibv_device_attr = zeroed();
     // A profile leaves room for the NUL.
-    for (place, byte) in attributes.fw_ver.iter_mut().zip(profile.fw_ver.bytes()) {
-        *place = byte as c_char;
+    for (target, byte) in attributes.fw_ver.iter_mut().zip(profile.fw_ver.bytes()) {
+        *target = byte as c_char;
     }
     let limits = context.hca().limits();
     let count = |limit: u32| c_int::try_from(limit).unwrap_or(c_int::MAX);
@@ -79,9 +79,9 @@ pub(crate) extern "C" fn ibv_query_device(
     device_attr: Out<'_, ibv_device_attr>,
 ) -> c_int {
     status_of(Call::ibv_query_device, About::on(context), || {
-        let place = device_attr.place()?;
+        let target = device_attr.required()?;
         let context = Context::facts_of(context)?;
-        place.set(device_attributes(&context));
+        target.set(device_attributes(&context));
         Ok(())
     })
 }
@@ -96,7 +96,7 @@ pub(crate) extern "C" fn query_device_ex(
     status_of(Call::ibv_query_device_ex, About::on(context), || {
         // The structure begins with its mask.
         let asks_more = input.optional().is_some_and(|comp_mask| *comp_mask != 0);
-        let place = attr.place()?;
+        let target = attr.required()?;
         if asks_more || attr_size < size_of::<ibv_device_attr>() {
             return Err(INVALID);
         }
@@ -114,7 +114,7 @@ pub(crate) extern "C" fn query_device_ex(
         all.hca_core_clock = CLOCK_KHZ;
         all.cq_mod_caps = [u16::MAX; 2];
         all.phys_port_cnt_ex = context.device().port_count().into();
-        place.set_within(&all, attr_size);
+        target.set_within(&all, attr_size);
         Ok(())
     })
 }
@@ -139,7 +139,7 @@ pub(crate) extern "C" fn query_port(
 ) -> c_int {
     status_of(Call::ibv_query_port, About::on(context), || {
         let context = Context::of(context)?;
-        let place = port_attr.place()?;
+        let target = port_attr.required()?;
         let (port, now) = port_of(&context, port_num.into())?;
         let is_active = now.is_active();
         let (speed, width) = rate(port, &now);
@@ -171,7 +171,7 @@ pub(crate) extern "C" fn query_port(
             active_speed_ex: speed as u32,
             ..ibv_port_attr::default()
         };
-        place.set_within(&attributes, size);
+        target.set_within(&attributes, size);
         Ok(())
     })
 }
@@ -191,14 +191,14 @@ pub(crate) extern "C" fn ibv_query_port_speed(
     status_of(Call::ibv_query_port_speed, About::on(context), || {
         let context = Context::of(context)?;
         let (port, now) = port_of(&context, port_num)?;
-        let place = port_speed.place()?;
+        let target = port_speed.required()?;
         let (speed, width) = rate(port, &now);
-        place.set(u64::from(speed.lane_rate()) * u64::from(width.lanes()));
+        target.set(u64::from(speed.lane_rate()) * u64::from(width.lanes()));
         Ok(())
     })
 }
 
-/// The GID at an index of the table; zero at an empty place.
+/// The GID at an index of the table; zero at an empty index.
 pub(crate) extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
     port_num: u8,
@@ -208,13 +208,13 @@ pub(crate) extern "C" fn ibv_query_gid(
     number_of(Call::ibv_query_gid, About::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num.into())?;
-        let place = gid.place()?;
+        let target = gid.required()?;
         let beyond =
             || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
         let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
         let index = index.ok_or_else(|| INVALID.because(beyond))?;
         let raw = context.hca().gid(port_num, index).map_or([0; 16], |entry| entry.gid.0);
-        place.set(ibv_gid { raw });
+        target.set(ibv_gid { raw });
         Ok(0)
     })
 }
@@ -254,7 +254,7 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
     status_of(Call::ibv_query_gid_ex, About::on(context), || {
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num)?;
-        let place = entry.place()?;
+        let target = entry.required()?;
         //= man:ibv_query_gid_ex
         //| The flags of the call must be 0.
         if flags != 0 {
@@ -270,7 +270,7 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
         //= man:ibv_query_gid_ex
         //| The call fails with ENODATA if the place of the table is empty.
         let found = gid_entry(&context, port_num, gid_index).ok_or(Errno(libc::ENODATA))?;
-        place.set_within(&found, entry_size);
+        target.set_within(&found, entry_size);
         Ok(())
     })
 }
@@ -286,7 +286,7 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
     let mut count = 0_isize;
     let failed = status_of(Call::ibv_query_gid_table, About::on(context), || {
         let context = Context::of(context)?;
-        let mut places = entries.places(max_entries)?;
+        let mut elements = entries.elements(max_entries)?;
         if flags != 0 {
             return Err(INVALID);
         }
@@ -296,7 +296,7 @@ pub(crate) extern "C" fn _ibv_query_gid_table(
             return Err(INVALID);
         }
         for entry in &found {
-            places.put_within(entry, entry_size);
+            elements.put_within(entry, entry_size);
         }
         count = found.len() as isize;
         Ok(())
@@ -313,11 +313,11 @@ pub(crate) extern "C" fn ibv_query_gid_type(
 ) -> c_int {
     number_of(Call::ibv_query_gid_type, About::on(context), || {
         check_port(&*Context::of(context)?, port_num.into())?;
-        let place = gid_type.place()?;
+        let target = gid_type.required()?;
         if index >= GidTable::LEN {
             return Err(INVALID);
         }
-        place.set(SYSFS_GID_TYPE_ROCE_V2);
+        target.set(SYSFS_GID_TYPE_ROCE_V2);
         Ok(0)
     })
 }
@@ -335,7 +335,7 @@ pub(crate) extern "C" fn ibv_query_pkey(
         let found = port.pkeys.pkey(u32::try_from(index).map_err(|_| INVALID)?)?;
         //= man:ibv_query_pkey
         //| The P_Key is returned in network byte order.
-        pkey.place()?.set(found.to_be());
+        pkey.required()?.set(found.to_be());
         Ok(0)
     })
 }

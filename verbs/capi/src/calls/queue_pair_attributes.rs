@@ -9,7 +9,7 @@ use pumice_transport::types::{Gid, QpCapacity};
 
 use super::address_handle::{vector_from, vector_to};
 use crate::ground::abi::{ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
-use crate::ground::arguments::{In, Out, Place};
+use crate::ground::arguments::{In, Out, OutTarget};
 use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::gate::current;
@@ -121,7 +121,7 @@ pub(crate) fn read_attributes(attr: In<'_, ibv_qp_attr>, mask: AttributeMask) ->
 }
 
 /// Writes as much of a program's structure as [`read_attributes`] would read.
-pub(crate) fn write_attributes(attr: &Place<'_, ibv_qp_attr>, c: &ibv_qp_attr, attr_mask: c_int) {
+pub(crate) fn write_attributes(attr: &OutTarget<'_, ibv_qp_attr>, c: &ibv_qp_attr, attr_mask: c_int) {
     let mask = AttributeMask::from_bits(attr_mask as u32).unwrap_or(AttributeMask::empty());
     attr.set_within(c, length_for(mask));
 }
@@ -147,8 +147,8 @@ fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_don
     let (hca, vector) = (qp.hca(), &attributes.address_vector);
     let has_vector = mask.contains(AttributeMask::AV);
     let gids = if has_vector { hca.gids() } else { Vec::new() };
-    let place = (vector.port_num, vector.sgid_index);
-    let source = gids.iter().find(|(index, entry)| (entry.port_num, *index) == place);
+    let wanted = (vector.port_num, vector.sgid_index);
+    let source = gids.iter().find(|(index, entry)| (entry.port_num, *index) == wanted);
     let facts = ModifyFacts {
         is_done,
         active_mtu: hca.active_mtu_of(vector.port_num),
@@ -198,7 +198,7 @@ pub(crate) extern "C" fn ibv_query_qp(
 ) -> c_int {
     status_of(Call::ibv_query_qp, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
-        let (attr, init_attr) = (attr.place()?, init_attr.place()?);
+        let (attr, init_attr) = (attr.required()?, init_attr.required()?);
         let attributes = held.hca().query_qp(held.number())?;
         let c = attributes_to(&attributes);
         write_attributes(&attr, &c, attr_mask);

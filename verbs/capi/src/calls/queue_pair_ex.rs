@@ -26,12 +26,12 @@ use crate::objects::send_series::{Part, Series};
 /// The queue pair of a call, as the program's pointer.
 type Pointer<'a> = Trusted<'a, ibv_qp>;
 
-/// The requests that these parts of a series are, in the order of `places`.
-fn put_together<'a>(series: &'a Series, parts: &[Part], places: &mut [SendRequest<'a>]) {
-    for (place, part) in places.iter_mut().zip(parts) {
-        *place = part.request.clone();
-        place.sges = series.sges.get(part.sges.clone()).unwrap_or_default();
-        place.inline_data = series.inline_data.get(part.inline_data.clone()).unwrap_or_default();
+/// The requests that these parts of a series are, in the order of `requests`.
+fn put_together<'a>(series: &'a Series, parts: &[Part], requests: &mut [SendRequest<'a>]) {
+    for (request, part) in requests.iter_mut().zip(parts) {
+        *request = part.request.clone();
+        request.sges = series.sges.get(part.sges.clone()).unwrap_or_default();
+        request.inline_data = series.inline_data.get(part.inline_data.clone()).unwrap_or_default();
     }
 }
 

@@ -155,7 +155,7 @@ pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ib
         let srq = live::<Srq>(srq)?;
         let now = srq.hca().query_srq(srq.handle())?;
         let c = ibv_srq_attr { max_wr: now.max_wr, max_sge: now.max_sge, srq_limit: now.limit };
-        attributes.place()?.set(c);
+        attributes.required()?.set(c);
         Ok(())
     })
 }
@@ -165,7 +165,7 @@ pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -
     status_of(Call::ibv_get_srq_num, About::on(srq), || {
         let srq = live::<Srq>(srq)?;
         let number = srq.hca().srq_number(srq.handle())?;
-        srq_num.place()?.set(number);
+        srq_num.required()?.set(number);
         Ok(())
     })
 }

@@ -49,10 +49,10 @@ pub(crate) extern "C" fn ibv_read_sysfs_file(
         if text.last() == Some(&b'\n') {
             text.pop();
         }
-        let mut places = buf.places(size)?;
+        let mut elements = buf.elements(size)?;
         for byte in text.iter().chain([&0]) {
             // Without room for NUL there is none.
-            places.put(*byte);
+            elements.put(*byte);
         }
         Ok(text.len() as c_int)
     })

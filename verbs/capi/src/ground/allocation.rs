@@ -14,13 +14,13 @@ impl<T> Allocation<T> {
         const { assert!(!std::mem::needs_drop::<T>(), "the value is freed, and not dropped") };
         const { assert!(align_of::<T>() <= 2 * size_of::<usize>(), "malloc aligns no further") };
         // SAFETY: malloc takes any size.
-        let place = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
-        if place.is_null() {
+        let pointer = unsafe { libc::malloc(size_of::<T>()) }.cast::<T>();
+        if pointer.is_null() {
             return Err(Errno(libc::ENOMEM));
         }
         // SAFETY: new memory with room for one, aligned as malloc aligns.
-        unsafe { place.write(value) };
-        Ok(Allocation(place))
+        unsafe { pointer.write(value) };
+        Ok(Allocation(pointer))
     }
 
     /// Where the value is.

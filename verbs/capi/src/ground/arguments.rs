@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`In`] | reads a structure or a number | `get` refuses, `optional` says none |
 //! | [`InOut`] | reads and changes it | as above |
-//! | [`Out`] | writes it; nothing in it is read | as above, by `place` and `optional` |
+//! | [`Out`] | writes it; nothing in it is read | as above, by `required` and `optional` |
 //! | [`Array`] | reads several, whose number is another argument | only with the number 0 |
 //! | [`OutArray`] | writes at most so many | only with the number 0 |
 //! | [`Bytes`] | reads memory | only with the length 0 |
@@ -22,7 +22,7 @@
 //!     status(|| {
 //!         let srq = live::<Srq>(srq)?;           // by the register of objects: any pointer may be given
 //!         let now = srq.hca().query_srq(srq.handle())?;
-//!         attributes.place()?.set(ibv_srq_attr { max_wr: now.max_wr, .. });
+//!         attributes.required()?.set(ibv_srq_attr { max_wr: now.max_wr, .. });
 //!         Ok(())
 //!     })
 //! }
@@ -91,7 +91,7 @@ argument! {
     Array(*const T)
 }
 argument! {
-    /// The first of several places that a call writes; how many there are is another argument.
+    /// The first of several values that a call writes; how many there are is another argument.
     OutArray(*mut T)
 }
 argument! {
@@ -202,7 +202,7 @@ impl<'a, T> From<&'a mut T> for InOut<'a, T> {
 }
 
 impl<'a, T> InOut<'a, T> {
-    /// As another structure at the same place.
+    /// As another structure at the same address.
     ///
     /// # Safety
     /// The program's structure is one.
@@ -241,21 +241,21 @@ impl<'a, T> Out<'a, T> {
     /// # Errors
     /// EINVAL: it is null.
     #[inline]
-    pub(crate) fn place(self) -> Result<Place<'a, T>, Errno> {
+    pub(crate) fn required(self) -> Result<OutTarget<'a, T>, Errno> {
         self.optional().ok_or(INVALID)
     }
 
     /// None for NULL.
     #[inline]
-    pub(crate) fn optional(self) -> Option<Place<'a, T>> {
-        if self.0.is_null() { None } else { Some(Place(self.0, PhantomData)) }
+    pub(crate) fn optional(self) -> Option<OutTarget<'a, T>> {
+        if self.0.is_null() { None } else { Some(OutTarget(self.0, PhantomData)) }
     }
 }
 
 /// Where a call writes.
-pub(crate) struct Place<'a, T>(*mut T, PhantomData<&'a T>);
+pub(crate) struct OutTarget<'a, T>(*mut T, PhantomData<&'a T>);
 
-impl<T> Place<'_, T> {
+impl<T> OutTarget<'_, T> {
     #[inline]
     pub(crate) fn set(&self, value: T) {
         // SAFETY: not null, so what the header says: room for a `T`, which is the call's until it returns.
@@ -310,36 +310,36 @@ impl<'a, T> OutArray<'a, T> {
     /// # Errors
     /// EINVAL: it is null.
     #[inline]
-    pub(crate) fn places(self, count: usize) -> Result<Places<'a, T>, Errno> {
+    pub(crate) fn elements(self, count: usize) -> Result<OutElements<'a, T>, Errno> {
         if self.0.is_null() {
             Err(INVALID)
         } else {
-            Ok(Places { next: self.0, left: count, _of: PhantomData })
+            Ok(OutElements { next: self.0, left: count, _of: PhantomData })
         }
     }
 }
 
 /// Where a call writes several.
-pub(crate) struct Places<'a, T> {
+pub(crate) struct OutElements<'a, T> {
     next: *mut T,
     left: usize,
     _of: PhantomData<&'a T>,
 }
 
-impl<T> Places<'_, T> {
+impl<T> OutElements<'_, T> {
     /// How many are still to be written.
     #[inline]
     pub(crate) const fn left(&self) -> usize {
         self.left
     }
 
-    /// Writes the next one; false if there is no place left.
+    /// Writes the next one; false if there is no room left.
     #[inline]
     pub(crate) fn put(&mut self, value: T) -> bool {
         if self.left == 0 {
             return false;
         }
-        // SAFETY: a place is left of those that the program says are there; they are the call's until it
+        // SAFETY: an element is left of those that the program says are there; they are the call's until it
         // returns.
         unsafe {
             self.next.write(value);
@@ -349,7 +349,7 @@ impl<T> Places<'_, T> {
         true
     }
 
-    /// As [`Places::put`], for places of `size` bytes: see [`Place::set_within`].
+    /// As [`OutElements::put`], for elements of `size` bytes: see [`OutTarget::set_within`].
     pub(crate) fn put_within(&mut self, value: &T, size: usize) -> bool {
         if self.left == 0 {
             return false;
@@ -401,12 +401,12 @@ impl<'a> From<&'a mut [u8]> for OutBytes<'a> {
 }
 
 impl<'a> OutBytes<'a> {
-    /// As [`OutArray::places`].
+    /// As [`OutArray::elements`].
     ///
     /// # Errors
     /// EINVAL: it is null.
-    pub(crate) fn places(self, length: usize) -> Result<Places<'a, u8>, Errno> {
-        OutArray(self.0.cast(), PhantomData).places(length)
+    pub(crate) fn elements(self, length: usize) -> Result<OutElements<'a, u8>, Errno> {
+        OutArray(self.0.cast(), PhantomData).elements(length)
     }
 
     /// All of it. `length` is the argument that came with the pointer. To be called once by a call.
@@ -499,11 +499,11 @@ mod tests {
     fn null_is_refused_or_none() {
         let null = In::<u32>(ptr::null(), PhantomData);
         assert_eq!((null.get(), null.optional()), (Err(INVALID), None));
-        assert!(Out::<u32>::NULL.place().is_err() && Out::<u32>::NULL.optional().is_none());
+        assert!(Out::<u32>::NULL.required().is_err() && Out::<u32>::NULL.optional().is_none());
         assert!(InOut::<u32>(ptr::null_mut(), PhantomData).get().is_err());
         let none = Array::<u32>(ptr::null(), PhantomData);
         assert_eq!((none.get(0), none.get(1)), (Ok([].as_slice()), Err(INVALID)));
-        assert!(OutArray::<u32>(ptr::null_mut(), PhantomData).places(1).is_err());
+        assert!(OutArray::<u32>(ptr::null_mut(), PhantomData).elements(1).is_err());
         assert_eq!(Text(ptr::null(), PhantomData).get(), Err(INVALID));
         let nowhere = OutBytes(ptr::null_mut(), PhantomData);
         assert!(nowhere.get(0).is_ok() && nowhere.get(1) == Err(INVALID) && nowhere.is_null());
@@ -514,21 +514,21 @@ mod tests {
         let from = [1_u32, 2, 3];
         assert_eq!(In::from(&from).beginning(8, [7; 3]), Ok([1, 2, 7]));
         assert_eq!(In::from(&from).beginning(99, [7; 3]), Ok(from));
-        let mut place = [9_u8; 4];
-        Out::from(&mut place).place().unwrap().set_within(&[1, 2, 3, 4], 2);
-        assert_eq!(place, [1, 2, 9, 9]);
+        let mut bytes = [9_u8; 4];
+        Out::from(&mut bytes).required().unwrap().set_within(&[1, 2, 3, 4], 2);
+        assert_eq!(bytes, [1, 2, 9, 9]);
         let mut wide = [9_u16; 4];
         let first = OutArray(wide.as_mut_ptr().cast::<u8>(), PhantomData);
-        let mut places = first.places(2).unwrap();
-        assert!(places.put_within(&1, 4) && places.put_within(&2, 4) && !places.put_within(&3, 4));
+        let mut elements = first.elements(2).unwrap();
+        assert!(elements.put_within(&1, 4) && elements.put_within(&2, 4) && !elements.put_within(&3, 4));
         assert_eq!(wide, [1, 0, 2, 0]);
     }
 
     #[test]
     fn no_more_is_written_than_there_is_room_for() {
         let mut numbers = [0; 3];
-        let mut places = OutArray(numbers.as_mut_ptr(), PhantomData).places(2).unwrap();
-        assert!(places.put(1) && places.put(2) && places.left() == 0 && !places.put(3));
+        let mut elements = OutArray(numbers.as_mut_ptr(), PhantomData).elements(2).unwrap();
+        assert!(elements.put(1) && elements.put(2) && elements.left() == 0 && !elements.put(3));
         assert_eq!(numbers, [1, 2, 0]);
     }
 }

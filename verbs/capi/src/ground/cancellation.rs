@@ -47,12 +47,12 @@ thread_local! {
 }
 
 fn call() -> Option<Call> {
-    // A thread that is being torn down has no such place any more, and is not cancelled any more either.
+    // A thread that is being torn down has no such variable any more, and is not cancelled any more either.
     CALL.try_with(Cell::get).unwrap_or(None)
 }
 
 fn note(call: Option<Call>) {
-    let _ = CALL.try_with(|place| place.set(call));
+    let _ = CALL.try_with(|cell| cell.set(call));
 }
 
 /// When the call that this thread is in began; now, if it is in none that makes several attempts.

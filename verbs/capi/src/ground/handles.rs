@@ -239,8 +239,8 @@ impl<T: Held> Room<T> {
 
     /// Puts the object there.
     pub(crate) fn fill(mut self, object: T) -> Arc<T> {
-        if let Some(place) = Arc::get_mut(&mut self.0) {
-            place.write(object);
+        if let Some(room) = Arc::get_mut(&mut self.0) {
+            room.write(object);
         }
         // SAFETY: it was written: this is the only pointer to it, since none is ever given away.
         unsafe { self.0.assume_init() }

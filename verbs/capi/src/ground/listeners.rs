@@ -21,7 +21,7 @@ enum Early {
 }
 
 struct State {
-    /// The subscribers of each device that was opened, by its place among the devices; dangling once it is
+    /// The subscribers of each device that was opened, by its index among the devices; dangling once it is
     /// closed.
     devices: BTreeMap<usize, Weak<Subscribers>>,
     /// What happened in this process to calls about devices that were not opened yet, and about none in
@@ -125,7 +125,7 @@ impl Listeners {
 }
 
 /// Calls are events of this device from now on, and those that were made before it was opened. `device` is
-/// its place among the devices.
+/// its index among the devices.
 pub(crate) fn attach(device: usize, events: &Arc<Subscribers>) {
     LISTENERS.attach(device, events);
 }

@@ -153,7 +153,7 @@ enum Admission {
     LeaveOut,
 }
 
-struct Kind {
+struct SentenceKind {
     key: u64,
     since: Instant,
     printed: u32,
@@ -161,7 +161,7 @@ struct Kind {
 }
 
 struct Limiter {
-    kinds: Vec<Kind>,
+    kinds: Vec<SentenceKind>,
     /// Of kinds that had to make room for others.
     forgotten: u64,
 }
@@ -172,10 +172,10 @@ impl Limiter {
     }
 
     fn admit(&mut self, sentence: &str, now: Instant) -> Admission {
-        let key = kind_of(sentence);
+        let key = shape_of(sentence);
         let Some(kind) = self.kinds.iter_mut().find(|kind| kind.key == key) else {
             self.make_room();
-            self.kinds.push(Kind { key, since: now, printed: 1, left_out: 0 });
+            self.kinds.push(SentenceKind { key, since: now, printed: 1, left_out: 0 });
             return Admission::Print { left_out: 0 };
         };
         if now.saturating_duration_since(kind.since) >= PERIOD {
@@ -195,8 +195,8 @@ impl Limiter {
             return;
         }
         let oldest = self.kinds.iter().enumerate().min_by_key(|(_, kind)| kind.since);
-        if let Some((place, _)) = oldest {
-            self.forgotten += self.kinds.swap_remove(place).left_out;
+        if let Some((index, _)) = oldest {
+            self.forgotten += self.kinds.swap_remove(index).left_out;
         }
     }
 
@@ -207,7 +207,7 @@ impl Limiter {
 }
 
 /// The same for sentences that differ in their numbers only.
-fn kind_of(sentence: &str) -> u64 {
+fn shape_of(sentence: &str) -> u64 {
     let mut hasher = FnvHasher::default();
     for word in sentence.split_ascii_whitespace() {
         let shown = if word.bytes().any(|byte| byte.is_ascii_digit()) { "#" } else { word };

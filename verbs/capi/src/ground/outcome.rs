@@ -8,7 +8,7 @@ use pumice_device::outside::cancellation::Uncancelled;
 
 use crate::ground::cancellation::RESTART;
 use crate::ground::errno::{Errno, NOT_SUPPORTED, set_errno};
-use crate::ground::gate::{self, About, End, Passage, quietly};
+use crate::ground::gate::{self, About, Passage, PassageEnd, quietly};
 use crate::ground::inherited;
 use crate::ground::log::take_logged;
 use crate::ground::unlogged::{self, is_answer};
@@ -37,11 +37,11 @@ fn passed<T>(
         unlogged::tell(call, *errno, about);
     }
     let end = || match &outcome {
-        Ok(found) if is_idle(found) => End::Idle,
-        Ok(_) => End::Done,
-        Err(RESTART) => End::Again,
-        Err(errno) if is_answer(*errno) => End::Idle,
-        Err(_) => End::Failed,
+        Ok(found) if is_idle(found) => PassageEnd::Idle,
+        Ok(_) => PassageEnd::Done,
+        Err(RESTART) => PassageEnd::Again,
+        Err(errno) if is_answer(*errno) => PassageEnd::Idle,
+        Err(_) => PassageEnd::Failed,
     };
     gate::leave(passage, end, about);
     outcome
@@ -231,7 +231,7 @@ pub(crate) fn value<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 
 /// Conventions for rsockets, whose calls end as those of sockets do. Calls below them are their own.
 pub(crate) mod sockets {
-    use super::{About, Answer, Call, End, Errno, TRY_AGAIN, Uncancelled};
+    use super::{About, Answer, Call, Errno, PassageEnd, TRY_AGAIN, Uncancelled};
     use super::{c_int, ends_as, found, gate, quietly, set_errno, walled};
     use crate::ground::cancellation::RESTART;
     use crate::ground::gate::Passage;
@@ -253,12 +253,12 @@ pub(crate) mod sockets {
             Some(errno) => Err(errno),
         };
         let end = || match &outcome {
-            Ok(outcome) if is_idle(outcome) => End::Idle,
-            Err(RESTART) => End::Again,
+            Ok(outcome) if is_idle(outcome) => PassageEnd::Idle,
+            Err(RESTART) => PassageEnd::Again,
             // How often a program tries depends on time.
-            Err(Errno(libc::EAGAIN | libc::EINTR | libc::EALREADY)) => End::Idle,
-            Ok(_) | Err(Errno(libc::EINPROGRESS)) => End::Done,
-            Err(_) => End::Failed,
+            Err(Errno(libc::EAGAIN | libc::EINTR | libc::EALREADY)) => PassageEnd::Idle,
+            Ok(_) | Err(Errno(libc::EINPROGRESS)) => PassageEnd::Done,
+            Err(_) => PassageEnd::Failed,
         };
         gate::leave(passage, end, About::NOTHING);
         outcome

@@ -9,7 +9,7 @@ use super::register::context_at;
 
 static NAMES: Settled<Vec<String>> = Settled::new();
 
-/// The places among the devices of the devices of open contexts, by the addresses of the contexts.
+/// The indices among the devices of the devices of open contexts, by the addresses of the contexts.
 static CONTEXTS: PerProcess<Mutex<BTreeMap<usize, usize>>> = PerProcess::new(|_| Mutex::default());
 
 fn contexts() -> MutexGuard<'static, BTreeMap<usize, usize>> {
@@ -22,12 +22,12 @@ pub(crate) fn name_devices(names: Vec<String>) {
     NAMES.set(names);
 }
 
-/// The name of the device with this place among several.
+/// The name of the device with this index among several.
 pub(super) fn name_of(index: usize) -> Option<&'static str> {
     NAMES.get()?.get(index).map(String::as_str)
 }
 
-/// A context was opened, of the device with this place among the devices.
+/// A context was opened, of the device with this index among the devices.
 pub(super) fn context_opened(context: usize, device: usize) {
     contexts().insert(context, device);
 }
@@ -37,7 +37,7 @@ pub(super) fn context_closed(context: usize) {
     contexts().remove(&context);
 }
 
-/// The place among the devices of the device of a context, or of what is in one, by its address.
+/// The index among the devices of the device of a context, or of what is in one, by its address.
 pub(super) fn device_at(address: usize) -> Option<usize> {
     let own = context_at(address).unwrap_or(address);
     contexts().get(&own).copied()

@@ -11,7 +11,7 @@ use super::abi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 use super::arguments::Array;
 use super::errno::{Errno, INVALID};
 
-/// A program's elements are the device's: the same fields at the same places.
+/// A program's elements are the device's: the same fields at the same offsets.
 const _: () = {
     assert!(size_of::<Sge>() == size_of::<ibv_sge>() && align_of::<Sge>() == align_of::<ibv_sge>());
     assert!(offset_of!(Sge, address) == offset_of!(ibv_sge, addr));
@@ -23,13 +23,13 @@ const _: () = {
 const MOST_ELEMENTS: usize = 1024;
 
 /// A work request of C.
-pub(crate) trait Request {
+pub(crate) trait LinkedRequest {
     fn next(&self) -> *mut Self;
     /// The list of elements, and its length.
     fn list(&self) -> (*mut ibv_sge, c_int);
 }
 
-impl Request for ibv_send_wr {
+impl LinkedRequest for ibv_send_wr {
     #[inline]
     fn next(&self) -> *mut ibv_send_wr {
         self.next
@@ -41,7 +41,7 @@ impl Request for ibv_send_wr {
     }
 }
 
-impl Request for ibv_recv_wr {
+impl LinkedRequest for ibv_recv_wr {
     #[inline]
     fn next(&self) -> *mut ibv_recv_wr {
         self.next
@@ -68,7 +68,7 @@ impl<W> Clone for Requests<'_, W> {
 
 impl<W> Copy for Requests<'_, W> {}
 
-impl<'a, W: Request> Requests<'a, W> {
+impl<'a, W: LinkedRequest> Requests<'a, W> {
     /// The first request, and the list of the rest; none at the end.
     #[inline]
     pub(crate) fn split_first(self) -> Option<(Posted<'a, W>, Requests<'a, W>)> {
@@ -96,7 +96,7 @@ impl<'a, W: Request> Requests<'a, W> {
 /// A request of a program's list.
 pub(crate) struct Posted<'a, W>(&'a W);
 
-impl<'a, W: Request> Posted<'a, W> {
+impl<'a, W: LinkedRequest> Posted<'a, W> {
     #[inline]
     pub(crate) const fn get(&self) -> &'a W {
         self.0

@@ -73,10 +73,10 @@ pub(crate) fn epoll_change(epoll: BorrowedFd<'_>, operation: c_int, descriptor: 
 /// epoll_pwait(2) without a signal mask: how many of `ready` are filled. `limit_ms`: -1 is for ever.
 pub(crate) fn epoll_wait(epoll: BorrowedFd<'_>, ready: &mut [epoll_event], limit_ms: c_int) -> usize {
     let (no_mask, mask_bytes) = (ptr::null::<libc::sigset_t>(), 8_usize);
-    let (epoll, place, room) = (epoll.as_raw_fd(), ready.as_mut_ptr(), ready.len());
+    let (epoll, events, room) = (epoll.as_raw_fd(), ready.as_mut_ptr(), ready.len());
     // SAFETY: room for so many events; no mask.
     let count =
-        unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, place, room, limit_ms, no_mask, mask_bytes) };
+        unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, events, room, limit_ms, no_mask, mask_bytes) };
     usize::try_from(count).unwrap_or_default()
 }
 
@@ -94,9 +94,9 @@ pub(crate) fn poll(entries: &mut [pollfd], until: Option<Instant>) -> Result<usi
     });
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     let (no_mask, mask_bytes) = (ptr::null::<libc::sigset_t>(), 8_usize);
-    let (place, count) = (entries.as_mut_ptr(), entries.len());
+    let (first, count) = (entries.as_mut_ptr(), entries.len());
     // SAFETY: live entries; null or a live time; no mask.
-    let ready = unsafe { libc::syscall(libc::SYS_ppoll, place, count, time, no_mask, mask_bytes) };
+    let ready = unsafe { libc::syscall(libc::SYS_ppoll, first, count, time, no_mask, mask_bytes) };
     checked(ready).map(|ready| ready as usize)
 }
 
@@ -157,10 +157,10 @@ pub(crate) fn set_option(
     option: c_int,
     value: Option<&[u8]>,
 ) -> Result<(), Errno> {
-    let (place, length) = value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
+    let (bytes, length) = value.map_or((ptr::null(), 0), |value| (value.as_ptr(), value.len()));
     let fd = socket.as_raw_fd();
     // SAFETY: null, or so many live bytes, which the kernel only reads.
-    checked(unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, option, place, length) })?;
+    checked(unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, option, bytes, length) })?;
     Ok(())
 }
 
@@ -176,9 +176,9 @@ pub(crate) fn option(
 ) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0_u8; most];
     let mut length = most as socklen_t;
-    let (fd, place) = (socket.as_raw_fd(), value.as_mut_ptr());
+    let (fd, buffer) = (socket.as_raw_fd(), value.as_mut_ptr());
     // SAFETY: room for as many bytes as `length` says; the kernel writes how many it used.
-    checked(unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, option, place, &raw mut length) })?;
+    checked(unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, option, buffer, &raw mut length) })?;
     value.truncate(length as usize);
     Ok(value)
 }

@@ -39,7 +39,7 @@ pub(crate) fn source(settings: &Settings, device: &'static Device) -> Option<Cap
         }
         let say = Box::new(|sentence: &str| print_always(sentence));
         let file = OutputFile::new(file, path, "the capture", whole_blocks, say);
-        let out: Box<dyn Write + Send> = Box::new(Shared::new(file));
+        let out: Box<dyn Write + Send> = Box::new(SharedWriter::new(file));
         Ok(out)
     }))
 }
@@ -72,21 +72,21 @@ pub(crate) fn report(settings: &Settings) -> Option<ReportSource> {
 
 /// The writer of a capture: the process's exit reaches it while the port may be in use.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<BufWriter<OutputFile>>>);
+struct SharedWriter(Arc<Mutex<BufWriter<OutputFile>>>);
 
 /// The writers of the devices.
-static CAPTURES_OUT: PerProcess<Mutex<Vec<Shared>>> = PerProcess::new(|_| Mutex::default());
+static CAPTURES_OUT: PerProcess<Mutex<Vec<SharedWriter>>> = PerProcess::new(|_| Mutex::default());
 
-impl Shared {
-    fn new(file: OutputFile) -> Shared {
-        let shared = Shared(Arc::new(Mutex::new(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))));
+impl SharedWriter {
+    fn new(file: OutputFile) -> SharedWriter {
+        let shared = SharedWriter(Arc::new(Mutex::new(BufWriter::with_capacity(CAPTURE_BUFFER_BYTES, file))));
         CAPTURES_OUT.lock().unwrap_or_else(PoisonError::into_inner).push(shared.clone());
         shared
     }
 }
 
 // Writing is a cancellation point, and packets come and go while the data path is locked.
-impl Write for Shared {
+impl Write for SharedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _whole = Uncancelled::begin();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
@@ -101,13 +101,13 @@ impl Write for Shared {
 /// Lets go of the files, and with them of the locks, of devices that are closed.
 fn close_unused() {
     let mut all = CAPTURES_OUT.lock().unwrap_or_else(PoisonError::into_inner);
-    all.retain(|Shared(out)| Arc::strong_count(out) > 1);
+    all.retain(|SharedWriter(out)| Arc::strong_count(out) > 1);
 }
 
 /// At exit: writes out what is buffered, unless another thread is writing (a signal handler may be exiting).
 pub(crate) fn flush_captures() {
     let Ok(all) = CAPTURES_OUT.try_lock() else { return };
-    for Shared(out) in all.iter() {
+    for SharedWriter(out) in all.iter() {
         if let Ok(mut out) = out.try_lock() {
             let _ = out.flush(); // that it fails is said
         }
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine".to_vec()));
         // And once more, after packets that wait in the writer which the exit would reach.
         let file = OutputFile::new(file, again, "the capture", <[u8]>::len, Box::new(|_| {}));
-        Shared::new(file).write_all(b" too").unwrap();
+        SharedWriter::new(file).write_all(b" too").unwrap();
         let (_, again) = open_capture(0, &path).unwrap();
         assert_eq!((again.as_path(), std::fs::read(&again).unwrap()), (own.as_path(), b"mine too".to_vec()));
         std::fs::remove_dir_all(&folder).unwrap();

@@ -42,7 +42,7 @@ pub(crate) struct CommandFile {
     identity: FileIdentity,
     /// Made by another process, or by the one that this was forked from.
     foreign: bool,
-    /// Place of its device among the devices.
+    /// Index of its device among the devices.
     device: usize,
     owned: Mutex<BTreeMap<Owned, Option<Arc<CompletionQueue>>>>,
     device_memory: Mutex<DeviceMemories>,
@@ -74,7 +74,7 @@ fn device_in(name: &str) -> Option<usize> {
 }
 
 impl CommandFile {
-    /// The place of its device among the devices.
+    /// The index of its device among the devices.
     pub(crate) const fn device(&self) -> usize {
         self.device
     }

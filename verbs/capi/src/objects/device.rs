@@ -28,7 +28,7 @@ pub(crate) struct Device {
     /// The system's libmlx5 and libefa look behind `ibv_device` for their own fields: zero is "not mine".
     behind: [u64; 16],
     guid: [u8; 8],
-    /// Its place among the devices.
+    /// Its index among the devices.
     index: usize,
     description: DeviceDescription,
 }
@@ -54,7 +54,7 @@ impl Device {
         Device { c, behind: [0; 16], guid, index, description }
     }
 
-    /// Its place among the devices.
+    /// Its index among the devices.
     pub(crate) const fn index(&self) -> usize {
         self.index
     }
@@ -108,8 +108,8 @@ impl Device {
 
 fn set_text(field: &mut [c_char], text: &str) {
     let room = field.len().saturating_sub(1);
-    for (place, byte) in field.iter_mut().zip(text.bytes()).take(room) {
-        *place = byte as c_char;
+    for (target, byte) in field.iter_mut().zip(text.bytes()).take(room) {
+        *target = byte as c_char;
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn is_of_device(gid: Gid) -> bool {
     devices().is_ok_and(|all| all.iter().any(is_own))
 }
 
-/// The device with a place among the devices.
+/// The device with an index among the devices.
 ///
 /// # Errors
 /// Those of [`devices`].

@@ -219,14 +219,14 @@ impl AsyncQueue {
 
 /// Carries events of the HCA to the contexts.
 pub(crate) struct Distributor {
-    shared: Arc<Shared>,
+    shared: Arc<EventCarrier>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread and the contexts share.
-struct Shared {
+struct EventCarrier {
     hca: Arc<Hca>,
-    /// The place of the device among the devices.
+    /// The index of the device among the devices.
     index: usize,
     /// Open contexts by address. Held while an event is carried: a thread that has held it since an object
     /// left the HCA knows that no event of the object is under way.
@@ -239,7 +239,7 @@ struct Shared {
     lids: [AtomicU16; 2],
 }
 
-impl Shared {
+impl EventCarrier {
     fn carry(&self) {
         if self.carry_all() && self.hca.back_ns().is_some() {
             loss::removed(self.index);
@@ -292,7 +292,7 @@ impl Shared {
 
 impl Distributor {
     pub(crate) fn start(hca: &Arc<Hca>, index: usize) -> Result<Distributor, Errno> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(EventCarrier {
             hca: Arc::clone(hca),
             index,
             contexts: Mutex::new(Vec::new()),

@@ -31,7 +31,7 @@ fn absent() -> MutexGuard<'static, [Option<Absence>; MAX_DEVICES]> {
     ABSENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the device with this place among the devices is there.
+/// Whether the device with this index among the devices is there.
 pub(crate) fn is_present(index: usize) -> bool {
     match absent().get(index).copied().flatten() {
         None => true,
@@ -56,7 +56,7 @@ struct Watched {
 }
 
 impl LossWatch {
-    /// Of the device with this place among the devices, which is being opened.
+    /// Of the device with this index among the devices, which is being opened.
     pub(crate) fn new(index: usize) -> LossWatch {
         LossWatch(Arc::new(Watched { index, life: Arc::new(Life::of(index)), opened: OnceLock::new() }))
     }
@@ -84,8 +84,8 @@ impl LossWatch {
             Some(back) if back_ns != u64::MAX => Absence::Until(back),
             _ => Absence::ForEver,
         };
-        if let Some(place) = absent().get_mut(*index) {
-            *place = Some(absence);
+        if let Some(last) = absent().get_mut(*index) {
+            *last = Some(absence);
         }
         life.end(Loss::Removed);
     }
@@ -103,7 +103,7 @@ impl Subscriber for LossWatch {
     }
 }
 
-/// Told what happened to a device, by its place among the devices.
+/// Told what happened to a device, by its index among the devices.
 pub(crate) struct Told {
     /// It was pulled out.
     pub(crate) removed: fn(usize),

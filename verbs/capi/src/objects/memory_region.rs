@@ -76,8 +76,8 @@ impl Mr {
 
     /// It is registered with this DMA handle, which has to stay as long.
     pub(crate) fn keep_dma_handle(&self, dma_handle: &Dmah) {
-        let mut place = self.dma_handle_use.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(dma_handle.begin_use());
+        let mut kept = self.dma_handle_use.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(dma_handle.begin_use());
     }
 
     /// Its context.

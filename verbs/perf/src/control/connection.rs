@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::message::{Reply, Request};
+use super::message::{ClientRequest, Reply};
 use crate::error::{PerfError, Result};
 
 /// Longest line: ten thousand queue pair numbers fit.
@@ -71,7 +71,7 @@ impl Control {
     ///
     /// # Errors
     /// A sentence: the other end refused, or is gone.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Reply> {
+    pub(crate) fn ask(&mut self, request: &ClientRequest) -> Result<Reply> {
         self.send(request)?;
         self.reader.get_ref().set_read_timeout(Some(PATIENCE)).map_err(lost)?;
         match self.receive()? {
@@ -132,18 +132,18 @@ mod tests {
         let mut client = Control::new(TcpStream::connect(to).expect("a connection")).expect("options");
         let mut server = Control::new(listener.accept().expect("a connection").0).expect("options");
         assert!(!server.spoken_to());
-        client.send(&Request::Stop { sent: 7 }).expect("sent");
-        client.send(&Request::Count).expect("sent");
-        assert!(matches!(server.receive(), Ok(Some(Request::Stop { sent: 7 }))));
+        client.send(&ClientRequest::Stop { sent: 7 }).expect("sent");
+        client.send(&ClientRequest::Count).expect("sent");
+        assert!(matches!(server.receive(), Ok(Some(ClientRequest::Stop { sent: 7 }))));
         assert!(server.spoken_to());
-        assert!(matches!(server.receive(), Ok(Some(Request::Count))));
+        assert!(matches!(server.receive(), Ok(Some(ClientRequest::Count))));
         server.send(&Reply::Refused("no".to_owned())).expect("sent");
-        assert_eq!(client.ask(&Request::Count).map(|_| ()), Err(PerfError::Refused("no".to_owned())));
+        assert_eq!(client.ask(&ClientRequest::Count).map(|_| ()), Err(PerfError::Refused("no".to_owned())));
         server.send(&Reply::Refused("a queue pair failed".to_owned())).expect("sent");
         assert_eq!(client.last_words().as_deref(), Some("a queue pair failed"));
         assert_eq!(client.last_words(), None, "nothing comes any more");
         drop(client);
-        assert!(matches!(server.receive(), Ok(Some(Request::Count))), "what was asked");
-        assert!(matches!(server.receive::<Request>(), Ok(None) | Err(_)));
+        assert!(matches!(server.receive(), Ok(Some(ClientRequest::Count))), "what was asked");
+        assert!(matches!(server.receive::<ClientRequest>(), Ok(None) | Err(_)));
     }
 }

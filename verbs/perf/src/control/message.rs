@@ -13,12 +13,12 @@ pub(crate) const VERSION: u32 = 1;
 
 /// What the client asks of the server.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub(crate) enum ClientRequest {
     /// Make queue pairs for this plan.
     Open { version: u32, plan: Plan },
     /// The client's side of them.
     Connect { end: EndInfo },
-    /// Take your part in a round until [`Stop`](Request::Stop).
+    /// Take your part in a round until [`Stop`](ClientRequest::Stop).
     Start(Round),
     /// End of the round: the client has `sent` messages.
     Stop { sent: u64 },

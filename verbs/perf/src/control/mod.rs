@@ -4,4 +4,4 @@ mod connection;
 mod message;
 
 pub(crate) use connection::{Control, unexpected};
-pub(crate) use message::{Contents, Reply, Request, Round, Served, VERSION};
+pub(crate) use message::{ClientRequest, Contents, Reply, Round, Served, VERSION};

@@ -63,8 +63,8 @@ impl Endpoint {
             let expected = *fetched;
             *fetched += 1;
             let buffer = qp * self.plan.depth + (expected % self.plan.depth as u64) as usize;
-            let place = self.source.atomic_u64(buffer * CACHE_LINE).map_err(of_device)?;
-            let found = place.load(Ordering::Acquire);
+            let result = self.source.atomic_u64(buffer * CACHE_LINE).map_err(of_device)?;
+            let found = result.load(Ordering::Acquire);
             if found != expected {
                 let sentence = format!("a fetch-and-add returned {found} instead of {expected}");
                 return Err(PerfError::Contents(sentence));
@@ -86,8 +86,8 @@ impl Endpoint {
     /// Compares the counters that the peer's fetch-and-adds counted.
     pub(crate) fn check_counters(&mut self, values: &[u64]) -> Result<()> {
         for (buffer, expected) in values.iter().enumerate() {
-            let place = self.target.atomic_u64(buffer * target_stride(&self.plan)).map_err(of_device)?;
-            let found = place.load(Ordering::Acquire);
+            let counter = self.target.atomic_u64(buffer * target_stride(&self.plan)).map_err(of_device)?;
+            let found = counter.load(Ordering::Acquire);
             if found != *expected {
                 let sentence = format!("a counter is at {found} after {expected} fetch-and-adds");
                 return Err(PerfError::Contents(sentence));

@@ -1,7 +1,7 @@
 //! Contents of messages: what is filled in before, and compared after.
 
 use super::run::Session;
-use crate::control::{Contents, Request, Round};
+use crate::control::{ClientRequest, Contents, Round};
 use crate::endpoint::receives_per_queue;
 use crate::error::Result;
 use crate::pattern::Tag;
@@ -57,7 +57,7 @@ impl Session {
             }
             Operation::Atomic => {
                 let values = self.end.expected_counters();
-                self.confirm(&Request::CheckCounters { values })
+                self.confirm(&ClientRequest::CheckCounters { values })
             }
         }
     }

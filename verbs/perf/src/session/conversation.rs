@@ -1,7 +1,7 @@
 //! What a session asks of its server.
 
 use super::run::Session;
-use crate::control::{Reply, Request, Round, Served, unexpected};
+use crate::control::{ClientRequest, Reply, Round, Served, unexpected};
 use crate::error::Result;
 use crate::pattern::Tag;
 
@@ -13,28 +13,28 @@ impl Session {
     }
 
     pub(super) fn start(&mut self, round: Round) -> Result<()> {
-        match self.control.ask(&Request::Start(round))? {
+        match self.control.ask(&ClientRequest::Start(round))? {
             Reply::Started => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
     pub(super) fn stop(&mut self, sent: u64) -> Result<Served> {
-        match self.control.ask(&Request::Stop { sent })? {
+        match self.control.ask(&ClientRequest::Stop { sent })? {
             Reply::Stopped(served) => Ok(served),
             other => Err(unexpected(&other)),
         }
     }
 
     pub(super) fn fill_peer(&mut self, first: Tag, count: u64) -> Result<()> {
-        self.confirm(&Request::Fill { tags: (first..first + count).collect() })
+        self.confirm(&ClientRequest::Fill { tags: (first..first + count).collect() })
     }
 
     pub(super) fn check_peer(&mut self, first: Tag, count: u64) -> Result<()> {
-        self.confirm(&Request::Check { tags: (first..first + count).collect() })
+        self.confirm(&ClientRequest::Check { tags: (first..first + count).collect() })
     }
 
-    pub(super) fn confirm(&mut self, request: &Request) -> Result<()> {
+    pub(super) fn confirm(&mut self, request: &ClientRequest) -> Result<()> {
         match self.control.ask(request)? {
             Reply::Checked | Reply::Filled => Ok(()),
             other => Err(unexpected(&other)),

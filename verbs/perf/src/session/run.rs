@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::address::device_address;
 use super::yardstick::Yardstick;
-use crate::control::{Contents, Control, Reply, Request, Round, VERSION, unexpected};
+use crate::control::{ClientRequest, Contents, Control, Reply, Round, VERSION, unexpected};
 use crate::endpoint::{Endpoint, Medium};
 use crate::error::{PerfError, Result};
 use crate::pattern::Tag;
@@ -60,7 +60,7 @@ impl Session {
         let mut control = Control::new(stream)
             .map_err(|error| PerfError::Control(format!("the connection to the server failed: {error}")))?;
         let address = device_address(&control, options.address)?;
-        let opened = control.ask(&Request::Open { version: VERSION, plan: plan.clone() })?;
+        let opened = control.ask(&ClientRequest::Open { version: VERSION, plan: plan.clone() })?;
         let Reply::Opened { end: peer, raw } = opened else { return Err(unexpected(&opened)) };
         let mut end = Endpoint::open(plan, address, options.capture.as_deref())?;
         let raw = match raw {
@@ -68,7 +68,7 @@ impl Session {
             None => None,
         };
         end.connect(&peer)?;
-        match control.ask(&Request::Connect { end: end.info() })? {
+        match control.ask(&ClientRequest::Connect { end: end.info() })? {
             Reply::Connected => {}
             other => return Err(unexpected(&other)),
         }
@@ -104,7 +104,7 @@ impl Session {
             after_round(rounds.len());
         }
         self.end.settle(false)?;
-        let Reply::Counted(peer) = self.control.ask(&Request::Count)? else {
+        let Reply::Counted(peer) = self.control.ask(&ClientRequest::Count)? else {
             return Err(PerfError::Control("the server does not say what it counted".to_owned()));
         };
         self.end.settle(false)?;

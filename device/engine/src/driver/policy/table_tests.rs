@@ -4,14 +4,14 @@ use super::rules::{RESTRAINT_NS, SHORT_SLEEP_NS, SPIN_NS, VAIN_WAKEUPS, WATCH_NS
 use super::*;
 
 /// At `.0` ns `.1` happens, and the thread does `.2`.
-type Line = (u64, Input, Action);
+type TableLine = (u64, Input, Action);
 
 struct Row {
     situation: &'static str,
-    lines: Vec<Line>,
+    lines: Vec<TableLine>,
 }
 
-fn row(situation: &'static str, lines: impl IntoIterator<Item = Line>) -> Row {
+fn row(situation: &'static str, lines: impl IntoIterator<Item = TableLine>) -> Row {
     Row { situation, lines: lines.into_iter().collect() }
 }
 
@@ -40,7 +40,7 @@ fn woke(slept_ns: u64, packets: bool) -> Input {
 
 /// A turn in which the application has polled once more, is silent for a moment, and there are packets or
 /// not.
-fn peeks(at_ns: u64, polls: u64, found: bool) -> [Line; 4] {
+fn peeks(at_ns: u64, polls: u64, found: bool) -> [TableLine; 4] {
     [
         (at_ns, polled(polls), stands_by(TICK_NS)),
         (at_ns, Input::StoodBy { polls }, LISTEN),
@@ -50,7 +50,7 @@ fn peeks(at_ns: u64, polls: u64, found: bool) -> [Line; 4] {
 }
 
 /// From a turn to a sleep, and the wake-up.
-fn sleeps(at_ns: u64, turn: Input, wakes: Input) -> [Line; 4] {
+fn sleeps(at_ns: u64, turn: Input, wakes: Input) -> [TableLine; 4] {
     [
         (at_ns, turn, Action::CheckReceives),
         (at_ns, Input::Receives { short: false }, Action::Drive),

@@ -57,7 +57,7 @@ pub fn sees_faults() -> bool {
 #[cold]
 pub fn sees_faults_now() -> bool {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the calls fill the places of this frame that they are given, before these are read.
+    // SAFETY: the calls fill the variables of this frame that they are given, before these are read.
     let sees = unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), blocked.as_mut_ptr()) == 0
             && [libc::SIGSEGV, libc::SIGBUS].into_iter().all(|signal| {
@@ -80,7 +80,7 @@ pub(crate) type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void
 
 pub(crate) fn install(signal: c_int, before: &AtomicPtr<libc::sigaction>) {
     let mut old = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: the kernel writes the action of the signal to the place that is given.
+    // SAFETY: the kernel writes the action of the signal to the address that is given.
     if unsafe { libc::sigaction(signal, ptr::null(), old.as_mut_ptr()) } != 0 {
         return;
     }
@@ -146,7 +146,7 @@ type Register = libc::c_ulong;
 pub(crate) fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut Register) {
     #[cfg(target_arch = "x86_64")]
     {
-        const _: () = assert!(libc::REG_RSP == 15 && libc::REG_RIP == 16, "the places in the list");
+        const _: () = assert!(libc::REG_RSP == 15 && libc::REG_RIP == 16, "the indices in the list");
         let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, stack, counter, ..] =
             &mut context.uc_mcontext.gregs;
         (counter, stack)
@@ -157,7 +157,7 @@ pub(crate) fn registers(context: &mut libc::ucontext_t) -> (&mut Register, &mut 
     }
     #[cfg(target_arch = "riscv64")]
     {
-        const _: () = assert!(libc::REG_PC == 0 && libc::REG_SP == 2, "the places in the list");
+        const _: () = assert!(libc::REG_PC == 0 && libc::REG_SP == 2, "the indices in the list");
         let [counter, _, stack, ..] = &mut context.uc_mcontext.__gregs;
         (counter, stack)
     }
@@ -216,8 +216,8 @@ pub(crate) fn set_default(signal: c_int) {
     }
 }
 
-/// Ends the process: a fault happens again when the handler returns, at the same place; a signal that was
-/// sent is sent again.
+/// Ends the process: a fault happens again when the handler returns, at the same instruction; a
+/// signal that was sent is sent again.
 pub(crate) fn by_default(signal: c_int, info: *mut libc::siginfo_t) {
     set_default(signal);
     // SAFETY: the kernel gives it to a handler with SA_SIGINFO; the calls take numbers.

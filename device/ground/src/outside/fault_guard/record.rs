@@ -70,11 +70,11 @@ impl FaultGuard {
             is_taken: AtomicBool::new(true),
             next: AtomicPtr::new(ptr::null_mut()),
         }));
-        let place = ptr::from_ref(record).cast_mut();
+        let added = ptr::from_ref(record).cast_mut();
         let mut head = RECORDS.load(Ordering::Acquire);
         loop {
             record.next.store(head, Ordering::Relaxed);
-            match RECORDS.compare_exchange_weak(head, place, Ordering::Release, Ordering::Acquire) {
+            match RECORDS.compare_exchange_weak(head, added, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return FaultGuard(record),
                 Err(now) => head = now,
             }

@@ -3,37 +3,37 @@
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// A place of the list; it stays for as long as the process lives.
+/// An entry of the list; it stays for as long as the process lives.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RangeEntry {
     first: AtomicUsize,
-    /// 0: the place is not used, or not yet.
+    /// 0: the entry is not used, or not yet.
     bytes: AtomicUsize,
     is_taken: AtomicBool,
-    next: AtomicPtr<Place>,
+    next: AtomicPtr<RangeEntry>,
 }
 
-pub(crate) static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+pub(crate) static RANGES: AtomicPtr<RangeEntry> = AtomicPtr::new(ptr::null_mut());
 
-pub(crate) fn all() -> impl Iterator<Item = &'static Place> {
-    // SAFETY: places are never freed.
-    let first = unsafe { PLACES.load(Ordering::Acquire).as_ref() };
+pub(crate) fn all() -> impl Iterator<Item = &'static RangeEntry> {
+    // SAFETY: entries are never freed.
+    let first = unsafe { RANGES.load(Ordering::Acquire).as_ref() };
     // SAFETY: as above.
-    std::iter::successors(first, |place| unsafe { place.next.load(Ordering::Relaxed).as_ref() })
+    std::iter::successors(first, |entry| unsafe { entry.next.load(Ordering::Relaxed).as_ref() })
 }
 
 /// A mapped file of numbers that the process can go without: if another process shortens the file, memory of
-/// this process alone takes its place, all zero.
+/// this process alone stands there instead, all zero.
 #[derive(Debug)]
-pub struct SharedRange(&'static Place);
+pub struct SharedRange(&'static RangeEntry);
 
 impl SharedRange {
     /// Takes a range that is mapped, readable and writable.
     pub fn new(first: usize, bytes: usize) -> SharedRange {
-        let place = all().find(|place| !place.is_taken.swap(true, Ordering::Acquire)).unwrap_or_else(added);
-        place.first.store(first, Ordering::Relaxed);
-        place.bytes.store(bytes, Ordering::Release);
-        SharedRange(place)
+        let entry = all().find(|entry| !entry.is_taken.swap(true, Ordering::Acquire)).unwrap_or_else(added);
+        entry.first.store(first, Ordering::Relaxed);
+        entry.bytes.store(bytes, Ordering::Release);
+        SharedRange(entry)
     }
 }
 
@@ -44,37 +44,37 @@ impl Drop for SharedRange {
     }
 }
 
-pub(crate) fn added() -> &'static Place {
-    let place: &'static Place = Box::leak(Box::new(Place {
+pub(crate) fn added() -> &'static RangeEntry {
+    let entry: &'static RangeEntry = Box::leak(Box::new(RangeEntry {
         first: AtomicUsize::new(0),
         bytes: AtomicUsize::new(0),
         is_taken: AtomicBool::new(true),
         next: AtomicPtr::new(ptr::null_mut()),
     }));
-    let mut head = PLACES.load(Ordering::Acquire);
+    let mut head = RANGES.load(Ordering::Acquire);
     loop {
-        place.next.store(head, Ordering::Relaxed);
-        let added = ptr::from_ref(place).cast_mut();
-        match PLACES.compare_exchange_weak(head, added, Ordering::Release, Ordering::Acquire) {
-            Ok(_) => return place,
+        entry.next.store(head, Ordering::Relaxed);
+        let added = ptr::from_ref(entry).cast_mut();
+        match RANGES.compare_exchange_weak(head, added, Ordering::Release, Ordering::Acquire) {
+            Ok(_) => return entry,
             Err(now) => head = now,
         }
     }
 }
 
-/// Puts memory of this process into the place of the mapped file that has this address; false: there is none.
+/// Puts memory of this process where the mapped file is that has this address; false: there is none.
 /// For the handler of signals.
 pub(crate) fn replace(address: usize) -> bool {
-    let has = |place: &&Place| {
-        let first = place.first.load(Ordering::Relaxed);
-        address >= first && address - first < place.bytes.load(Ordering::Acquire)
+    let has = |entry: &&RangeEntry| {
+        let first = entry.first.load(Ordering::Relaxed);
+        address >= first && address - first < entry.bytes.load(Ordering::Acquire)
     };
-    let Some(place) = all().find(has) else { return false };
-    let (first, bytes) = (place.first.load(Ordering::Relaxed), place.bytes.load(Ordering::Relaxed));
+    let Some(entry) = all().find(has) else { return false };
+    let (first, bytes) = (entry.first.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let at = ptr::with_exposed_provenance_mut(first);
-    // SAFETY: the range is a mapping that the owner of the place has for itself, and only atomics are in it,
+    // SAFETY: the range is a mapping that the owner of the entry has for itself, and only atomics are in it,
     // which have a value in the new memory too.
     unsafe { libc::mmap(at, bytes, rights, kind, -1, 0) != libc::MAP_FAILED }
 }

@@ -31,7 +31,7 @@ impl Checker {
         };
         let object = self.owner_of(posted.queue);
         let (wr_id, bytes) = (posted.wr_id, posted.bytes());
-        let stack = match posted.is_on_stack {
+        let stack_note = match posted.is_on_stack {
             true => {
                 "; they are on the stack of the thread that posted it, whose function may have returned: \
                  IBV_SEND_INLINE copies short payload at the post"
@@ -39,10 +39,10 @@ impl Checker {
             false => "",
         };
         let numbers = format!(
-            "the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}{stack}"
+            "the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}{stack_note}"
         );
-        let place = posted.place.clone();
-        self.found(&SEND_BUFFER_CHANGED, Found { object, numbers, place, related: Vec::new() });
+        let stack = posted.stack.clone();
+        self.found(&SEND_BUFFER_CHANGED, Found { object, numbers, stack, related: Vec::new() });
     }
 
     /// Whether a queue pair sends packets again that are lost.
@@ -65,8 +65,8 @@ impl Checker {
             "the buffer of {bytes} bytes of receive {wr_id:#x} of {object}, posted here, had changed when \
              its message came"
         );
-        let place = posted.place.clone();
-        self.found(&RECEIVE_BUFFER_WRITTEN, Found { object, numbers, place, related: Vec::new() });
+        let stack = posted.stack.clone();
+        self.found(&RECEIVE_BUFFER_WRITTEN, Found { object, numbers, stack, related: Vec::new() });
     }
 
     fn tell_unmapped(&mut self, posted: &Posted) {
@@ -79,29 +79,29 @@ impl Checker {
             "{role} of {object}, {wr_id:#x}, posted here, is under way, and its buffer of {bytes} bytes is \
              not mapped any more"
         );
-        let place = posted.place.clone();
-        self.found(&FREED_WHILE_IN_USE, Found { object, numbers, place, related: Vec::new() });
+        let stack = posted.stack.clone();
+        self.found(&FREED_WHILE_IN_USE, Found { object, numbers, stack, related: Vec::new() });
     }
 
     /// The program deregisters memory.
     pub(super) fn region_ended(&mut self, key: Key) {
-        let place = self.here();
+        let stack = self.here();
         if let Some((count, oldest)) = self.memory.requests.users_of(key) {
-            let (role, wr_id, posted) = (oldest.role.name(), oldest.wr_id, oldest.place.clone());
+            let (role, wr_id, posted) = (oldest.role.name(), oldest.wr_id, oldest.stack.clone());
             let owner = self.owner_of(oldest.queue);
             let object = self.memory.regions.at(key).map(|region| region.name(key)).unwrap_or_default();
             let numbers = format!(
                 "posted requests that use {object}: {count}; the oldest is {role} of {owner}, {wr_id:#x}"
             );
-            let made = self.place_of_region(key);
+            let made = self.stack_of_region(key);
             let related = vec![
                 related("it was posted here", &posted),
                 related("the memory was registered here", &made),
             ];
-            let found = Found { object, numbers, place: place.clone(), related };
+            let found = Found { object, numbers, stack: stack.clone(), related };
             self.found(&DEREGISTERED_WHILE_IN_USE, found);
         }
-        self.memory.regions.end(key, place);
+        self.memory.regions.end(key, stack);
     }
 
     /// A request of the peer was refused or dropped for this reason; it names this memory.
@@ -122,6 +122,6 @@ impl Checker {
             related("the memory was deregistered here", &gone.ended),
             related("the memory was registered here", &gone.region.made),
         ];
-        self.found(&STALE_RKEY, Found { object, numbers, place: gone.ended, related });
+        self.found(&STALE_RKEY, Found { object, numbers, stack: gone.ended, related });
     }
 }

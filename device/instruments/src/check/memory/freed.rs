@@ -55,7 +55,7 @@ impl Checker {
 
     /// The program frees memory of a request by this call.
     pub fn memory_freed(&mut self, request: u64, call: &str) {
-        let place = self.here();
+        let stack = self.here();
         let Some(posted) = self.memory.requests.at_mut(request) else { return };
         (posted.is_freed, posted.at_post) = (true, Contents::Unknown);
         let posted = posted.clone();
@@ -65,7 +65,7 @@ impl Checker {
             "{call} gives back memory that {role} of {object}, {wr_id:#x}, uses for its {bytes} bytes and \
              that is under way"
         );
-        let related = vec![related("it was posted here", &posted.place)];
-        self.found(&FREED_WHILE_IN_USE, Found { object, numbers, place, related });
+        let related = vec![related("it was posted here", &posted.stack)];
+        self.found(&FREED_WHILE_IN_USE, Found { object, numbers, stack, related });
     }
 }

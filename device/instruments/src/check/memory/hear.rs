@@ -94,7 +94,7 @@ impl Checker {
             } => {
                 let queue = QueueId::Sends(number);
                 if *inline {
-                    self.prepared_in_place(request.sges);
+                    self.prepared_in_buffers(request.sges);
                 }
                 if *inline || *length_bytes == 0 || opcode.info().class == WrClass::Local {
                     return self.memory.requests.pass(queue, *message);
@@ -156,7 +156,7 @@ impl Checker {
 
     /// Payload was copied from these buffers, whose keys do not count: the program has prepared it there, and
     /// may have posted a receive of the answer before.
-    fn prepared_in_place(&mut self, sges: &[Sge]) {
+    fn prepared_in_buffers(&mut self, sges: &[Sge]) {
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             for identity in self.memory.requests.overlapping(Span::new(sge.address, sge.length.into())) {
                 if let Some(posted) = self.memory.requests.at_mut(identity)
@@ -185,7 +185,7 @@ impl Checker {
         let Some(parts) = parts else { return self.memory.requests.pass(queue, number) };
         let is_one_packet =
             is_one_packet && parts.iter().all(|part| self.memory.regions.stays_mapped(part.key));
-        let place = self.here();
+        let stack = self.here();
         let (low, high) = self.memory.own_stack.map(|own| own()).unwrap_or_default();
         let is_on_stack = parts.iter().all(|part| low <= part.span.start && part.span.end <= high);
         let mut posted = Posted {
@@ -194,7 +194,7 @@ impl Checker {
             wr_id,
             role,
             parts,
-            place,
+            stack,
             end_psn,
             is_one_packet,
             is_signaled,
@@ -407,7 +407,7 @@ impl Checker {
     }
 
     /// Where a region was registered.
-    pub(super) fn place_of_region(&self, key: Key) -> Stack {
+    pub(super) fn stack_of_region(&self, key: Key) -> Stack {
         self.memory.regions.at(key).map(|region| region.made.clone()).unwrap_or_default()
     }
 }

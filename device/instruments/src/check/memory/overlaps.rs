@@ -6,7 +6,7 @@ use pumice_transport::types::WorkCompletion;
 use smallvec::SmallVec;
 
 use super::super::checker::{Checker, Found, related};
-use super::super::kind::{BUFFERS_OVERLAP, Kind, WRITE_INTO_POSTED};
+use super::super::kind::{BUFFERS_OVERLAP, FindingKind, WRITE_INTO_POSTED};
 use super::payload::Contents;
 use super::requests::{Posted, Role};
 use super::span::Span;
@@ -50,9 +50,9 @@ impl Checker {
             self.memory.landed.pop_front();
         }
         if posted.is_signaled {
-            let Posted { queue, role, wr_id, ref place, .. } = *posted;
-            let place = place.clone();
-            self.memory.landed.push_back(Landed { queue, role, wr_id, spans, contents, place });
+            let Posted { queue, role, wr_id, ref stack, .. } = *posted;
+            let stack = stack.clone();
+            self.memory.landed.push_back(Landed { queue, role, wr_id, spans, contents, stack });
         }
     }
 
@@ -66,21 +66,21 @@ impl Checker {
     /// A message begins to come into the buffers of a request: what they hold now is what is lost.
     pub(super) fn look_before_message(&mut self, posted: &Posted) {
         let spans: SmallVec<[Span; 2]> = posted.spans().collect();
-        let Some(place) = self.landed_in(&spans) else { return };
-        let Some(landed) = self.memory.landed.get_mut(place) else { return };
+        let Some(index) = self.landed_in(&spans) else { return };
+        let Some(landed) = self.memory.landed.get_mut(index) else { return };
         landed.contents = self.memory.reader.contents(landed.spans.iter().copied());
     }
 
     /// Whether what came now replaced something that the program could not have looked at.
     fn look_at_landed(&mut self, posted: &Posted, spans: &[Span]) {
-        let Some(place) = self.landed_in(spans) else { return };
-        let Some(landed) = self.memory.landed.get(place) else { return };
+        let Some(index) = self.landed_in(spans) else { return };
+        let Some(landed) = self.memory.landed.get(index) else { return };
         let now = self.memory.reader.contents(landed.spans.iter().copied());
         let is_known = matches!((landed.contents, now), (Contents::Sum(_), Contents::Sum(_)));
         if !is_known || now == landed.contents {
             return;
         }
-        let Some(landed) = self.memory.landed.remove(place) else { return };
+        let Some(landed) = self.memory.landed.remove(index) else { return };
         let (object, other) = (self.owner_of(posted.queue), self.owner_of(landed.queue));
         let numbers = format!(
             "what came for {} of {object}, {:#x}, posted here, replaced what had come for {} of {other}, \
@@ -90,13 +90,13 @@ impl Checker {
             landed.role.name(),
             landed.wr_id
         );
-        let related = vec![related("the other one was posted here", &landed.place)];
-        self.found(&BUFFERS_OVERLAP, Found { object, numbers, place: posted.place.clone(), related });
+        let related = vec![related("the other one was posted here", &landed.stack)];
+        self.found(&BUFFERS_OVERLAP, Found { object, numbers, stack: posted.stack.clone(), related });
     }
 
     /// The device has stored to a range: does it change payload that has not left yet? `by`: the request
     /// whose data it is.
-    fn look_at_unsent(&mut self, span: Span, kind: &'static Kind, by: &Posted) {
+    fn look_at_unsent(&mut self, span: Span, kind: &'static FindingKind, by: &Posted) {
         for send in self.unsent_changed(span) {
             let (object, other) = (self.owner_of(by.queue), self.owner_of(send.queue));
             let numbers = format!(
@@ -106,8 +106,8 @@ impl Checker {
                 by.wr_id,
                 send.wr_id
             );
-            let related = vec![related("the send request was posted here", &send.place)];
-            self.found(kind, Found { object, numbers, place: by.place.clone(), related });
+            let related = vec![related("the send request was posted here", &send.stack)];
+            self.found(kind, Found { object, numbers, stack: by.stack.clone(), related });
         }
     }
 
@@ -121,8 +121,8 @@ impl Checker {
                  posted here, which had not left yet",
                 send.wr_id
             );
-            let place = send.place.clone();
-            self.found(&WRITE_INTO_POSTED, Found { object, numbers, place, related: Vec::new() });
+            let stack = send.stack.clone();
+            self.found(&WRITE_INTO_POSTED, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 
@@ -153,8 +153,8 @@ impl Checker {
              and then a message replaced it",
             posted.wr_id
         );
-        let place = posted.place.clone();
-        self.found(&WRITE_INTO_POSTED, Found { object, numbers, place, related: Vec::new() });
+        let stack = posted.stack.clone();
+        self.found(&WRITE_INTO_POSTED, Found { object, numbers, stack, related: Vec::new() });
     }
 
     /// The program polls a completion.
@@ -165,8 +165,8 @@ impl Checker {
                 && one.queue_pair().is_none_or(|qp| qp == completion.qp_num)
                 && (one.role == Role::Receive) == is_receive
         };
-        if let Some(place) = self.memory.landed.iter().position(is_it) {
-            self.memory.landed.remove(place);
+        if let Some(index) = self.memory.landed.iter().position(is_it) {
+            self.memory.landed.remove(index);
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) struct Posted {
     pub(super) wr_id: u64,
     pub(super) role: Role,
     pub(super) parts: Parts,
-    pub(super) place: Stack,
+    pub(super) stack: Stack,
     /// The PSN after its last packet.
     pub(super) end_psn: Psn,
     /// It is one packet, and its buffers stay mapped: the device copies all of the payload when it makes the
@@ -179,8 +179,8 @@ impl Requests {
     /// The identity of a request by its queue and number.
     pub(super) fn find(&self, queue: QueueId, number: u64) -> Option<u64> {
         let list = &self.queues.get(&queue)?.list;
-        let place = list.binary_search_by_key(&number, |(number, _)| *number).ok()?;
-        list.get(place).map(|(_, identity)| *identity)
+        let index = list.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        list.get(index).map(|(_, identity)| *identity)
     }
 
     /// The oldest request of a queue that has not ended, if it is remembered.

@@ -50,7 +50,7 @@ pub(super) struct Landed {
     pub(super) wr_id: u64,
     pub(super) spans: SmallVec<[Span; 2]>,
     pub(super) contents: Contents,
-    pub(super) place: Stack,
+    pub(super) stack: Stack,
 }
 
 impl Landed {

@@ -39,7 +39,7 @@ fn read(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
         ranges.iter().all(|(start, length)| {
             let first = (*start - MEMORY) as usize;
             let Some(part) = bytes.get(first..first + length) else { return false };
-            part.iter().zip(&mut out).for_each(|(byte, place)| *place = *byte);
+            part.iter().zip(&mut out).for_each(|(byte, out)| *out = *byte);
             true
         })
     })

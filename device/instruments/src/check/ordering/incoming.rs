@@ -51,13 +51,13 @@ impl Checker {
     fn tell_meeting(&mut self, number: u32, range: &RemoteRange, other: u32, its: &RemoteRange) {
         let (object, second) = (self.name_of(number), self.name_of(other));
         let made = |number: u32| self.qps.get(&number).map(|qp| qp.made.clone()).unwrap_or_default();
-        let (place, second_made) = (made(number), made(other));
+        let (stack, second_made) = (made(number), made(other));
         let numbers = format!(
             "while a WRITE came to {object}, {}, another request came to {second}, {}",
             in_words(range),
             in_words(its)
         );
         let related = vec![related(format!("{second} was made here"), &second_made)];
-        self.found(&REMOTE_RACE, Found { object, numbers, place, related });
+        self.found(&REMOTE_RACE, Found { object, numbers, stack, related });
     }
 }

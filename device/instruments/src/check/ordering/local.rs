@@ -20,7 +20,7 @@ impl Checker {
         });
         let Some(landing) = ranges.into_iter().find(open).cloned() else { return };
         let object = self.name_of(number);
-        let place = self.here();
+        let stack = self.here();
         let way = if landing.number == number { "IBV_SEND_FENCE" } else { "a polled completion" };
         let numbers = format!(
             "{} on {object} sends memory that a {} of {} fills, which is not known to be over; there is no \
@@ -29,8 +29,8 @@ impl Checker {
             landing.name,
             self.name_of(landing.number),
         );
-        let related = vec![related(format!("the {} was posted here", landing.name), &landing.place)];
-        self.found(&READ_RESULT_EARLY, Found { object, numbers, place, related });
+        let related = vec![related(format!("the {} was posted here", landing.name), &landing.stack)];
+        self.found(&READ_RESULT_EARLY, Found { object, numbers, stack, related });
     }
 
     /// Keeps where the answer of a request goes.
@@ -39,7 +39,7 @@ impl Checker {
         if info.data.is_sent() || !info.needs_response() || request.sges.is_empty() {
             return;
         }
-        let landing = Landing { number, message, name: info.name, place: self.place_of_post(number) };
+        let landing = Landing { number, message, name: info.name, stack: self.stack_of_post(number) };
         let ordering = &mut self.ordering;
         let Some(qp) = ordering.qps.get_mut(&number) else { return };
         for sge in request.sges {

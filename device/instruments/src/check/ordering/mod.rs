@@ -16,7 +16,7 @@ mod words;
 use pumice_transport::types::{Peer, QpState, SendRequest, WorkCompletion};
 
 use super::checker::Checker;
-use super::orders::{MAX_PLACES, Notices, OrderedQp, PeerProcess};
+use super::orders::{MAX_STACKS, Notices, OrderedQp, PeerProcess};
 use super::stack::Stack;
 
 impl Checker {
@@ -43,12 +43,12 @@ impl Checker {
     }
 
     /// Where the newest request of a queue pair was posted, for the first ones.
-    fn place_of_post(&mut self, number: u32) -> Stack {
+    fn stack_of_post(&mut self, number: u32) -> Stack {
         let Some(qp) = self.ordering.qps.get_mut(&number) else { return Stack::default() };
-        if qp.places >= MAX_PLACES {
+        if qp.stacks >= MAX_STACKS {
             return Stack::default();
         }
-        qp.places += 1;
+        qp.stacks += 1;
         self.here()
     }
 

@@ -14,7 +14,7 @@ impl Checker {
         }
         let opcode = request.opcode;
         if opcode == SendOpcode::RdmaWrite {
-            let written = Written { number, message, place: self.place_of_post(number) };
+            let written = Written { number, message, stack: self.stack_of_post(number) };
             self.ordering.notices.entry(peer).or_default().written = Some(written);
             return;
         }
@@ -31,14 +31,14 @@ impl Checker {
     }
 
     fn tell_notice(&mut self, number: u32, name: &'static str, written: &Written) {
-        let place = self.here();
+        let stack = self.here();
         let (object, other) = (self.name_of(number), self.name_of(written.number));
         let numbers = format!(
             "{name} on {object} followed RDMA_WRITEs on {other} to the same peer {}, each time before the \
              WRITE's completion was polled",
             counted(NOTICE_TURNS.into(), "time")
         );
-        let related = vec![related("the last RDMA_WRITE was posted here", &written.place)];
-        self.found(&NOTIFIED_ON_OTHER_QP, Found { object, numbers, place, related });
+        let related = vec![related("the last RDMA_WRITE was posted here", &written.stack)];
+        self.found(&NOTIFIED_ON_OTHER_QP, Found { object, numbers, stack, related });
     }
 }

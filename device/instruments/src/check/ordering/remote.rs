@@ -4,7 +4,7 @@ use pumice_transport::types::{RemoteRange, SendRequest, WrClass};
 
 use super::words::in_words;
 use crate::check::checker::{Checker, Found, related};
-use crate::check::kind::{Kind, REMOTE_RACE, WRITE_PASSES_READ};
+use crate::check::kind::{FindingKind, REMOTE_RACE, WRITE_PASSES_READ};
 use crate::check::orders::{Access, conflict, target_of};
 
 impl Checker {
@@ -16,7 +16,7 @@ impl Checker {
         let Some((class, range)) = target_of(request, length_bytes) else { return };
         let Some(qp) = self.ordering.qps.get(&number) else { return };
         let (space, fenced) = ((qp.peer, range.rkey), qp.fenced);
-        let against = |access: &Access| -> Option<&'static Kind> {
+        let against = |access: &Access| -> Option<&'static FindingKind> {
             if access.number != number {
                 return conflict(class, access.class).then_some(&REMOTE_RACE);
             }
@@ -32,13 +32,13 @@ impl Checker {
 
     fn tell_order(
         &mut self,
-        kind: &'static Kind,
+        kind: &'static FindingKind,
         number: u32,
         name: &'static str,
         range: &RemoteRange,
         access: &Access,
     ) {
-        let place = self.here();
+        let stack = self.here();
         let (object, other) = (self.name_of(number), self.name_of(access.number));
         let numbers = format!(
             "{name} on {object}, {}; a {} on {other} of bytes of this range was posted before and is not \
@@ -46,8 +46,8 @@ impl Checker {
             in_words(range),
             access.name
         );
-        let related = vec![related(format!("the {} was posted here", access.name), &access.place)];
-        self.found(kind, Found { object, numbers, place, related });
+        let related = vec![related(format!("the {} was posted here", access.name), &access.stack)];
+        self.found(kind, Found { object, numbers, stack, related });
     }
 
     /// Keeps what a request does with memory of the peer, if another one can meet it.
@@ -63,8 +63,8 @@ impl Checker {
         if !is_shared && class != WrClass::Read {
             return;
         }
-        let place = self.place_of_post(number);
-        let access = Access { number, message, class, name: request.opcode.name(), place };
+        let stack = self.stack_of_post(number);
+        let access = Access { number, message, class, name: request.opcode.name(), stack };
         let ordering = &mut self.ordering;
         let Some(qp) = ordering.qps.get_mut(&number) else { return };
         let space = (qp.peer, range.rkey);

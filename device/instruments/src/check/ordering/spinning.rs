@@ -20,7 +20,7 @@ impl Checker {
             return;
         }
         let (turns, bytes) = (qp.echo.turns, qp.echo.length_bytes);
-        let place = self.here();
+        let stack = self.here();
         let object = self.name_of(number);
         let made = self.qps.get(&number).map(|qp| qp.made.clone()).unwrap_or_default();
         let numbers = format!(
@@ -28,6 +28,6 @@ impl Checker {
              (the last of {bytes} bytes); no completion and no system call had told it"
         );
         let related = vec![related(format!("{object} was made here"), &made)];
-        self.found(&WRITE_POLLED_IN_MEMORY, Found { object, numbers, place, related });
+        self.found(&WRITE_POLLED_IN_MEMORY, Found { object, numbers, stack, related });
     }
 }

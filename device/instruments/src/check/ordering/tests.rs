@@ -97,7 +97,7 @@ impl Program {
 }
 
 #[test]
-fn writes_of_two_queue_pairs_to_one_place_race_until_the_first_is_known_to_be_over() {
+fn writes_of_two_queue_pairs_to_one_range_race_until_the_first_is_known_to_be_over() {
     let mut program = Program::new();
     program.write(10, 1, 1000);
     program.write(11, 1, 1000);
@@ -240,7 +240,7 @@ fn programs_that_answer_writes_without_being_told_look_at_memory() {
 }
 
 #[test]
-fn writes_of_two_peers_that_overlap_in_time_and_place_race() {
+fn writes_of_two_peers_that_overlap_in_time_and_range_race() {
     let mut program = Program::new();
     program.begins(1, 1000);
     program.begins(3, 1064);

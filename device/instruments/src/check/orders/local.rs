@@ -8,5 +8,5 @@ pub(in crate::check) struct Landing {
     pub(in crate::check) number: u32,
     pub(in crate::check) message: u64,
     pub(in crate::check) name: &'static str,
-    pub(in crate::check) place: Stack,
+    pub(in crate::check) stack: Stack,
 }

@@ -17,7 +17,7 @@ use intervals::Intervals;
 pub(super) use local::Landing;
 pub(super) use notices::{NOTICE_TURNS, Notices, Written};
 pub(super) use peer::PeerProcess;
-pub(super) use queue_pair::{MAX_PLACES, OrderedQp};
+pub(super) use queue_pair::{MAX_STACKS, OrderedQp};
 pub(super) use remote::{Access, conflict, target_of};
 
 /// What is known about the order of requests.

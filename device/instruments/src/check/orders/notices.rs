@@ -21,7 +21,7 @@ pub(in crate::check) struct Notices {
 pub(in crate::check) struct Written {
     pub(in crate::check) number: u32,
     pub(in crate::check) message: u64,
-    pub(in crate::check) place: Stack,
+    pub(in crate::check) stack: Stack,
 }
 
 impl Notices {

@@ -12,8 +12,8 @@ use super::remote::Space;
 
 /// Requests and completions that are remembered of a queue pair.
 const MAX_KEPT: usize = 1 << 14;
-/// Posts of a queue pair whose place is captured, because that costs time.
-pub(in crate::check) const MAX_PLACES: u32 = 64;
+/// Posts of a queue pair whose stack is captured, because that costs time.
+pub(in crate::check) const MAX_STACKS: u32 = 64;
 
 /// Ranges of requests, oldest first.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(in crate::check) struct OrderedQp {
     pub(in crate::check) fenced: u64,
     pub(in crate::check) remote: Ranges<Space>,
     pub(in crate::check) local: Ranges<()>,
-    pub(in crate::check) places: u32,
+    pub(in crate::check) stacks: u32,
     /// A WRITE of the peer of which packets are to come.
     pub(in crate::check) incoming: Option<Incoming>,
     pub(in crate::check) echo: Echo,
@@ -74,7 +74,7 @@ impl OrderedQp {
             fenced: 0,
             remote: Ranges::default(),
             local: Ranges::default(),
-            places: 0,
+            stacks: 0,
             incoming: None,
             echo: Echo::default(),
         }

@@ -15,7 +15,7 @@ pub(in crate::check) struct Access {
     pub(in crate::check) message: u64,
     pub(in crate::check) class: WrClass,
     pub(in crate::check) name: &'static str,
-    pub(in crate::check) place: Stack,
+    pub(in crate::check) stack: Stack,
 }
 
 /// The memory of the peer that a request names.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use pumice_transport::wire::Opcode;
 
-use super::model::{Arrow, Packet, Place, QueuePair, Timeline};
+use super::model::{Arrow, Packet, PacketIndex, QueuePair, Timeline};
 
 /// What a packet has at both ends: its way, the queue pair that it is for, its direction and its PSN; of a
 /// datagram also the queue pair that sends it.
@@ -38,7 +38,7 @@ impl Key {
 /// A packet that was sent.
 struct Sent {
     at_ns: u64,
-    place: Place,
+    index: PacketIndex,
     is_drawn: bool,
 }
 
@@ -50,13 +50,13 @@ pub(super) fn draw(timeline: &mut Timeline) {
     for (process, one) in timeline.processes.iter().enumerate() {
         for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
             for (packet, about) in qp.packets.iter().enumerate() {
-                let place = Place { process, queue_pair, packet };
+                let index = PacketIndex { process, queue_pair, packet };
                 let Some(key) = Key::of(qp, about) else { continue };
                 if !about.is_sent {
-                    received.push((about.at_ns, key, place));
+                    received.push((about.at_ns, key, index));
                 } else if !about.is_lost {
                     let at_ns = about.at_ns;
-                    sent.entry(key).or_default().push(Sent { at_ns, place, is_drawn: false });
+                    sent.entry(key).or_default().push(Sent { at_ns, index, is_drawn: false });
                 }
             }
         }
@@ -72,6 +72,6 @@ pub(super) fn draw(timeline: &mut Timeline) {
         let fresh = candidates.iter().rposition(|one| !one.is_drawn);
         let Some(found) = candidates.get_mut(fresh.unwrap_or(before.wrapping_sub(1))) else { continue };
         found.is_drawn = true;
-        timeline.arrows.push(Arrow { from: found.place, to });
+        timeline.arrows.push(Arrow { from: found.index, to });
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use super::arrows;
 use super::clock;
-use super::model::{Process, Timeline};
+use super::model::{Timeline, TimelineProcess};
 use super::process::ProcessBuilder;
 use super::room::Room;
 use crate::trace::reader::{Item, ReadError, TraceReader};
@@ -33,7 +33,7 @@ impl Timeline {
     /// As [`Timeline::read`].
     pub fn read_with<R: Read>(
         traces: impl IntoIterator<Item = (String, R)>,
-        others: Vec<Process>,
+        others: Vec<TimelineProcess>,
     ) -> Result<Timeline, (String, ReadError)> {
         let (mut timeline, mut room) = (Timeline::default(), Room::default());
         for (name, source) in traces {
@@ -48,7 +48,8 @@ impl Timeline {
         }
         let traced: HashSet<IpAddr> =
             timeline.processes.iter().flat_map(|process| &process.header.addresses).copied().collect();
-        let is_traced = |process: &Process| process.header.addresses.iter().any(|one| traced.contains(one));
+        let is_traced =
+            |process: &TimelineProcess| process.header.addresses.iter().any(|one| traced.contains(one));
         timeline.processes.extend(others.into_iter().filter(|other| !is_traced(other)));
         clock::align(&mut timeline);
         arrows::draw(&mut timeline);

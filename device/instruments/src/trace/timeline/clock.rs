@@ -1,7 +1,7 @@
 //! One clock for all processes: that of the host, or the clocks of several hosts put beside each other.
 
 use super::hosts::{self, Put};
-use super::model::{Message, Process, Timeline};
+use super::model::{Message, Timeline, TimelineProcess};
 
 /// Makes all times those since the first record of all.
 pub(super) fn align(timeline: &mut Timeline) {
@@ -20,7 +20,7 @@ pub(super) fn align(timeline: &mut Timeline) {
     } else {
         vec![Put { shift_ns: 0, by: None }]
     };
-    let base = |(process, host): (&Process, &usize)| {
+    let base = |(process, host): (&TimelineProcess, &usize)| {
         let shift_ns = put.get(*host).map_or(0, |put| put.shift_ns);
         // Modulo 2^64: only differences count.
         process.header.monotonic_base_ns.wrapping_add(shift_ns as u64)
@@ -44,7 +44,7 @@ fn tell(timeline: &mut Timeline, host_of: &[usize], put: &[Put]) {
     for (host, put) in put.iter().enumerate().skip(1) {
         let Some(by) = put.by else { continue };
         let first = host_of.iter().position(|one| *one == host);
-        let Some(header) = first.and_then(|place| timeline.processes.get(place)).map(|one| &one.header)
+        let Some(header) = first.and_then(|index| timeline.processes.get(index)).map(|one| &one.header)
         else {
             continue;
         };
@@ -74,14 +74,14 @@ pub(super) fn check(timeline: &mut Timeline) {
         return;
     }
     let mut meets = vec![false; timeline.processes.len()];
-    for place in timeline.arrows.iter().flat_map(|arrow| [arrow.from.process, arrow.to.process]) {
-        if let Some(meets) = meets.get_mut(place) {
+    for index in timeline.arrows.iter().flat_map(|arrow| [arrow.from.process, arrow.to.process]) {
+        if let Some(meets) = meets.get_mut(index) {
             *meets = true;
         }
     }
-    let has_packets = |process: &Process| process.queue_pairs.iter().any(|qp| !qp.packets.is_empty());
+    let has_packets = |process: &TimelineProcess| process.queue_pairs.iter().any(|qp| !qp.packets.is_empty());
     let alone = timeline.processes.iter().zip(meets).filter(|(one, meets)| !meets && has_packets(one));
-    let name = |one: &Process| format!("{} ({})", one.header.process, one.header.program);
+    let name = |one: &TimelineProcess| format!("{} ({})", one.header.process, one.header.program);
     let alone: Vec<String> = alone.map(|(one, _)| name(one)).collect();
     if alone.is_empty() {
         return;
@@ -93,7 +93,7 @@ pub(super) fn check(timeline: &mut Timeline) {
     ));
 }
 
-fn shift_process(process: &mut Process, shift: u64) {
+fn shift_process(process: &mut TimelineProcess, shift: u64) {
     let later = |at_ns: &mut u64| *at_ns = at_ns.wrapping_add(shift);
     later(&mut process.span_ns.0);
     later(&mut process.span_ns.1);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::arrows::Key;
-use super::model::{Process, Timeline};
+use super::model::{Timeline, TimelineProcess};
 
 /// Packets of which the times are compared, at most.
 const MAX_COMPARED: usize = 1 << 21;
@@ -41,7 +41,7 @@ struct Fastest {
 }
 
 /// The monotonic clock of a process's host at a time of its trace.
-fn host_ns(process: &Process, at_ns: u64) -> i128 {
+fn host_ns(process: &TimelineProcess, at_ns: u64) -> i128 {
     i128::from(process.header.monotonic_base_ns) + i128::from(at_ns)
 }
 
@@ -50,7 +50,7 @@ fn host_ns(process: &Process, at_ns: u64) -> i128 {
 pub(super) fn put(timeline: &Timeline, host_of: &[usize], count: usize) -> Vec<Put> {
     let wall = |host: usize| {
         let first = host_of.iter().position(|one| *one == host);
-        let header = first.and_then(|place| timeline.processes.get(place)).map(|process| &process.header);
+        let header = first.and_then(|index| timeline.processes.get(index)).map(|process| &process.header);
         header.map_or(0, |header| i128::from(header.wall_base_ns) - i128::from(header.monotonic_base_ns))
     };
     let mut all: Vec<Put> = (0..count).map(|host| Put { shift_ns: wall(host), by: None }).collect();
@@ -156,8 +156,8 @@ mod tests {
         }
     }
 
-    fn host(own: usize, base_ns: u64, wall_ns: u64, packets: Vec<Packet>) -> Process {
-        let mut process = Process::default();
+    fn host(own: usize, base_ns: u64, wall_ns: u64, packets: Vec<Packet>) -> TimelineProcess {
+        let mut process = TimelineProcess::default();
         process.header.monotonic_base_ns = base_ns;
         process.header.wall_base_ns = wall_ns;
         let ways = vec![(ADDRESSES[own], ADDRESSES[1 - own]), (ADDRESSES[1 - own], ADDRESSES[own])];
@@ -165,7 +165,7 @@ mod tests {
         process
     }
 
-    fn timeline(processes: Vec<Process>) -> Timeline {
+    fn timeline(processes: Vec<TimelineProcess>) -> Timeline {
         Timeline { processes, ..Timeline::default() }
     }
 

@@ -13,6 +13,6 @@ mod tests;
 mod words;
 
 pub use model::{
-    Arrow, End, Measure, Message, Moment, MomentKind, Packet, Place, Process, QueuePair, Receive, Setback,
-    SetbackKind, Timeline,
+    Arrow, Measure, Message, Moment, MomentKind, Packet, PacketIndex, QueuePair, Receive, RequestEnd,
+    Setback, SetbackKind, Timeline, TimelineProcess,
 };

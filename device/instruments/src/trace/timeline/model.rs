@@ -10,7 +10,7 @@ use crate::trace::header::TraceHeader;
 pub struct Timeline {
     /// The processes, in the order in which their traces were given; a process that opened its device several
     /// times is there as often.
-    pub processes: Vec<Process>,
+    pub processes: Vec<TimelineProcess>,
     /// Packets that one process sent and another received.
     pub arrows: Vec<Arrow>,
     /// What the reader should know: what is missing, and what does not fit together. A sentence each.
@@ -19,7 +19,7 @@ pub struct Timeline {
 
 /// A device of a process, from its opening to its end.
 #[derive(Debug, Default)]
-pub struct Process {
+pub struct TimelineProcess {
     /// What its trace says of itself.
     pub header: TraceHeader,
     /// Its queue pairs, in the order in which they were made.
@@ -53,7 +53,7 @@ pub struct QueuePair {
     pub measures: Vec<Measure>,
     /// When RNR NAKs came to it, and when it sent some.
     pub rnr_naks_ns: Vec<u64>,
-    /// The ways of its packets, from and to; [`Packet::way`] is a place here.
+    /// The ways of its packets, from and to; [`Packet::way`] is an index here.
     pub ways: Vec<(IpAddr, IpAddr)>,
 }
 
@@ -72,12 +72,12 @@ pub struct Measure {
 
 /// How a work request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct RequestEnd {
     /// When.
     pub at_ns: u64,
     /// Its status: the number in verbs.
     pub status: u8,
-    /// The completion queue: its place in the table.
+    /// The completion queue: its index in the table.
     pub cq: u32,
     /// It has a completion of its own; else it is over with the next one that has.
     pub has_completion: bool,
@@ -115,7 +115,7 @@ pub struct Message {
     /// When the peer had acknowledged all of it.
     pub acknowledged_ns: Option<u64>,
     /// How it ended.
-    pub end: Option<End>,
+    pub end: Option<RequestEnd>,
     /// When the program polled its completion.
     pub polled_ns: Option<u64>,
     /// What kept it from going on, in order.
@@ -179,7 +179,7 @@ pub struct Receive {
     /// When it was posted, if to this queue pair.
     pub posted_ns: Option<u64>,
     /// How it ended.
-    pub end: End,
+    pub end: RequestEnd,
     /// Bytes of the message.
     pub bytes: u32,
     /// When the program polled its completion.
@@ -211,7 +211,7 @@ pub struct Packet {
     pub message: u64,
     /// The other queue pair's number: of one that was sent; of a datagram that arrived; else 0.
     pub other_qpn: u32,
-    /// Its way: a place in [`QueuePair::ways`]; none if the trace does not tell.
+    /// Its way: an index in [`QueuePair::ways`]; none if the trace does not tell.
     pub way: Option<u32>,
 }
 
@@ -272,9 +272,9 @@ pub struct Moment {
     pub text: String,
 }
 
-/// Where a packet is: the places of its process, of its queue pair, and of itself there.
+/// Where a packet is: the indices of its process, of its queue pair, and of itself there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct PacketIndex {
     /// Of the process.
     pub process: usize,
     /// Of the queue pair.
@@ -287,7 +287,7 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrow {
     /// Where it was sent.
-    pub from: Place,
+    pub from: PacketIndex,
     /// Where it arrived.
-    pub to: Place,
+    pub to: PacketIndex,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::model::{Moment, Process};
+use super::model::{Moment, TimelineProcess};
 use super::queue_pair::QpBuilder;
 use super::room::Room;
 use super::words::about_process;
@@ -14,8 +14,8 @@ use crate::trace::record::Record;
 struct Unpolled {
     wr_id: u64,
     qp: usize,
-    /// Its place among the messages, or the receives, of the queue pair.
-    place: usize,
+    /// Its index among the messages, or the receives, of the queue pair.
+    index: usize,
 }
 
 /// The completion queue, the number of the queue pair, and whether it is of a receive request.
@@ -24,7 +24,7 @@ type Polls = (u32, u32, bool);
 /// A process that is being put together.
 #[derive(Debug)]
 pub(super) struct ProcessBuilder {
-    process: Process,
+    process: TimelineProcess,
     queue_pairs: Vec<QpBuilder>,
     by_ordinal: HashMap<u32, usize>,
     unpolled: HashMap<Polls, VecDeque<Unpolled>>,
@@ -32,14 +32,14 @@ pub(super) struct ProcessBuilder {
 
 impl ProcessBuilder {
     pub(super) fn new(header: TraceHeader) -> ProcessBuilder {
-        let process = Process { header, span_ns: (u64::MAX, 0), ..Process::default() };
+        let process = TimelineProcess { header, span_ns: (u64::MAX, 0), ..TimelineProcess::default() };
         let (queue_pairs, by_ordinal, unpolled) = (Vec::new(), HashMap::new(), HashMap::new());
         ProcessBuilder { process, queue_pairs, by_ordinal, unpolled }
     }
 
-    pub(super) fn finish(self) -> Process {
+    pub(super) fn finish(self) -> TimelineProcess {
         let queue_pairs = self.queue_pairs.into_iter().map(QpBuilder::finish).collect();
-        Process { queue_pairs, ..self.process }
+        TimelineProcess { queue_pairs, ..self.process }
     }
 
     /// What a record tells.
@@ -50,12 +50,12 @@ impl ProcessBuilder {
             return self.polled(at_ns, (cq, qpn, opcode & 0x80 != 0), wr_id);
         }
         if let Some(ordinal) = queue_pair_of(record) {
-            let Some(place) = self.place_of(ordinal, room) else { return };
-            let Some(qp) = self.queue_pairs.get_mut(place) else { return };
+            let Some(index) = self.index_of(ordinal, room) else { return };
+            let Some(qp) = self.queue_pairs.get_mut(index) else { return };
             let ended = qp.take(at_ns, record, room);
             if let (Some(ended), Record::Completed { cq, wr_id, opcode, .. }) = (ended, *record) {
                 let polls = (cq, qp.qpn(), opcode & 0x80 != 0);
-                let unpolled = Unpolled { wr_id, qp: place, place: ended };
+                let unpolled = Unpolled { wr_id, qp: index, index: ended };
                 self.unpolled.entry(polls).or_default().push_back(unpolled);
             }
             return;
@@ -66,17 +66,17 @@ impl ProcessBuilder {
         }
     }
 
-    fn place_of(&mut self, ordinal: u32, room: &mut Room) -> Option<usize> {
-        if let Some(place) = self.by_ordinal.get(&ordinal) {
-            return Some(*place);
+    fn index_of(&mut self, ordinal: u32, room: &mut Room) -> Option<usize> {
+        if let Some(index) = self.by_ordinal.get(&ordinal) {
+            return Some(*index);
         }
         if !room.take_queue_pair() {
             return None;
         }
-        let place = self.queue_pairs.len();
+        let index = self.queue_pairs.len();
         self.queue_pairs.push(QpBuilder::new(ordinal));
-        self.by_ordinal.insert(ordinal, place);
-        Some(place)
+        self.by_ordinal.insert(ordinal, index);
+        Some(index)
     }
 
     /// The program polled a completion: of one queue pair's queue, they come in the order in which they were
@@ -87,7 +87,7 @@ impl ProcessBuilder {
         // Completions before it were cleaned away with their queue pair.
         let Some(one) = waiting.drain(..=found).next_back() else { return };
         if let Some(qp) = self.queue_pairs.get_mut(one.qp) {
-            qp.polled(at_ns, polls.2, one.place);
+            qp.polled(at_ns, polls.2, one.index);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use pumice_transport::wire::Syndrome;
 
-use super::model::{End, Measure, Message, Moment, Packet, QueuePair, Receive, Setback, SetbackKind};
+use super::model::{Measure, Message, Moment, Packet, QueuePair, Receive, RequestEnd, Setback, SetbackKind};
 use super::room::Room;
 use super::words::about_queue_pair;
 use crate::trace::record::Record;
@@ -21,9 +21,9 @@ const MAX_TOLD: usize = 1 << 12;
 pub(super) struct QpBuilder {
     qp: QueuePair,
     connection: u32,
-    /// Messages before this place have ended.
+    /// Messages before this index have ended.
     ended: usize,
-    /// Messages before this place are acknowledged.
+    /// Messages before this index are acknowledged.
     acknowledged: usize,
     /// Receive requests that are posted: when, and which.
     posted: VecDeque<(u64, u64)>,
@@ -49,7 +49,7 @@ impl QpBuilder {
         self.qp.qpn
     }
 
-    /// What a record tells; of a completion, the place of what it completes.
+    /// What a record tells; of a completion, the index of what it completes.
     pub(super) fn take(&mut self, at_ns: u64, record: &Record<'_>, room: &mut Room) -> Option<usize> {
         match *record {
             Record::QpCreated { qpn, service, .. } => {
@@ -110,13 +110,13 @@ impl QpBuilder {
         }
     }
 
-    /// The program polled the completion of the request at this place.
-    pub(super) fn polled(&mut self, at_ns: u64, is_receive: bool, place: usize) {
+    /// The program polled the completion of the request at this index.
+    pub(super) fn polled(&mut self, at_ns: u64, is_receive: bool, index: usize) {
         if is_receive {
-            if let Some(receive) = self.qp.receives.get_mut(place) {
+            if let Some(receive) = self.qp.receives.get_mut(index) {
                 receive.polled_ns = Some(at_ns);
             }
-        } else if let Some(message) = self.qp.messages.get_mut(place) {
+        } else if let Some(message) = self.qp.messages.get_mut(index) {
             message.polled_ns = Some(at_ns);
         }
     }
@@ -193,10 +193,10 @@ impl QpBuilder {
         if !room.take() {
             return None;
         }
-        let place = self.qp.ways.len() as u32;
+        let index = self.qp.ways.len() as u32;
         self.qp.ways.push(way);
-        self.ways.insert(way, place);
-        Some(place)
+        self.ways.insert(way, index);
+        Some(index)
     }
 
     /// Everything before a PSN is acknowledged.
@@ -219,15 +219,15 @@ impl QpBuilder {
         let over = self.qp.messages.iter().skip(self.ended).take_while(|one| one.connection != connection);
         self.ended += over.count();
         let last = (released as usize).max(1).min(self.qp.messages.len().saturating_sub(self.ended));
-        let places = self.ended..self.ended + last;
+        let indices = self.ended..self.ended + last;
         self.ended += last;
-        let place = places.end.checked_sub(1).filter(|_| last > 0)?;
-        for (number, message) in places.clone().zip(self.qp.messages.get_mut(places)?) {
-            let is_own = number == place;
+        let index = indices.end.checked_sub(1).filter(|_| last > 0)?;
+        for (number, message) in indices.clone().zip(self.qp.messages.get_mut(indices)?) {
+            let is_own = number == index;
             let status = if is_own { status } else { 0 };
-            message.end = Some(End { at_ns, status, cq, has_completion: is_own });
+            message.end = Some(RequestEnd { at_ns, status, cq, has_completion: is_own });
         }
-        Some(place)
+        Some(index)
     }
 
     /// A receive request completed.
@@ -238,7 +238,7 @@ impl QpBuilder {
         if posted.is_some() {
             self.posted.pop_front();
         }
-        let end = End { at_ns, status, cq, has_completion: true };
+        let end = RequestEnd { at_ns, status, cq, has_completion: true };
         room.take().then(|| {
             self.qp.receives.push(Receive { wr_id, posted_ns: posted, end, bytes, polled_ns: None });
             self.qp.receives.len() - 1

@@ -115,7 +115,7 @@ fn a_message_has_its_moments() {
     assert_eq!((second.first_packet_ns, second.last_packet_ns), (Some(21 + origin), Some(1002 + origin)));
     assert_eq!((second.packets_sent, second.transmissions), (2, 2));
     assert_eq!((second.acknowledged_ns, second.polled_ns), (Some(1030 + origin), Some(1050 + origin)));
-    assert_eq!(second.end, Some(End { at_ns: 1031 + origin, status: 0, cq: 3, has_completion: true }));
+    assert_eq!(second.end, Some(RequestEnd { at_ns: 1031 + origin, status: 0, cq: 3, has_completion: true }));
     let kind = SetbackKind::TimedOut { timeout: 14, retries_left: 7 };
     let silent_since_ns = 21 + origin;
     assert_eq!(second.setbacks, [Setback { at_ns: 1000 + origin, kind, is_own: true, silent_since_ns }]);
@@ -129,8 +129,8 @@ fn a_message_has_its_moments() {
 fn packets_are_matched_and_the_lost_one_is_not() {
     let timeline = both();
     let about = |arrow: &Arrow| {
-        let packet = |place: Place| {
-            timeline.processes[place.process].queue_pairs[place.queue_pair].packets[place.packet]
+        let packet = |index: PacketIndex| {
+            timeline.processes[index.process].queue_pairs[index.queue_pair].packets[index.packet]
         };
         (packet(arrow.from).psn, packet(arrow.from).transmission, packet(arrow.to).at_ns)
     };

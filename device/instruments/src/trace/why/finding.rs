@@ -1,17 +1,21 @@
 //! Stories as findings.
 
-use pumice_events::findings::{Family, Fields, Finding, Kind, Level};
+use pumice_events::findings::{Family, Fields, Finding, FindingKind, Level};
 
 use super::story::Story;
 
 /// A message whose completion has an error.
-static FAILED: Kind =
-    Kind::new("message-failed", Family::Messages, Level::Error, "A message completed with an error.");
+static FAILED: FindingKind =
+    FindingKind::new("message-failed", Family::Messages, Level::Error, "A message completed with an error.");
 /// A message that is told of because of the time it took.
-static SLOW: Kind =
-    Kind::new("message-slow", Family::Messages, Level::Note, "A message took longer than most others.");
+static SLOW: FindingKind = FindingKind::new(
+    "message-slow",
+    Family::Messages,
+    Level::Note,
+    "A message took longer than most others.",
+);
 /// A message without a completion.
-static UNFINISHED: Kind = Kind::new(
+static UNFINISHED: FindingKind = FindingKind::new(
     "message-unfinished",
     Family::Messages,
     Level::Warning,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::trace::timeline::{Message, Packet, Place, QueuePair, Timeline};
+use crate::trace::timeline::{Message, Packet, PacketIndex, QueuePair, Timeline};
 
 /// What became of a message's packets, and of the answers to them, before something was noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -35,15 +35,15 @@ pub enum Fate {
 
 /// The arrows of a timeline, by where they begin.
 #[derive(Debug)]
-pub(super) struct Arrows(HashMap<(usize, usize, usize), Place>);
+pub(super) struct Arrows(HashMap<(usize, usize, usize), PacketIndex>);
 
 impl Arrows {
     pub(super) fn of(timeline: &Timeline) -> Arrows {
-        let key = |place: Place| (place.process, place.queue_pair, place.packet);
+        let key = |index: PacketIndex| (index.process, index.queue_pair, index.packet);
         Arrows(timeline.arrows.iter().map(|arrow| (key(arrow.from), arrow.to)).collect())
     }
 
-    fn end(&self, process: usize, queue_pair: usize, packet: usize) -> Option<Place> {
+    fn end(&self, process: usize, queue_pair: usize, packet: usize) -> Option<PacketIndex> {
         self.0.get(&(process, queue_pair, packet)).copied()
     }
 }
@@ -62,7 +62,7 @@ impl<'a> Owner<'a> {
         self.timeline.processes.get(self.process)?.queue_pairs.get(self.queue_pair)
     }
 
-    /// The peer's place, if its trace is among these.
+    /// The peer in the timeline, if its trace is among these.
     fn peer(&self) -> Option<Owner<'a>> {
         let (address, qpn) = self.qp()?.peer?;
         self.timeline.processes.iter().enumerate().find_map(|(process, one)| {

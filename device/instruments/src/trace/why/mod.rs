@@ -10,10 +10,11 @@ mod words;
 
 use std::cmp::Reverse;
 
-use super::timeline::{Place, Timeline};
+use super::timeline::Timeline;
 use times::duration_ns;
 
 pub use loss::Fate;
+use story::MessageIndex;
 pub use story::Story;
 pub use times::{Part, PartKind};
 
@@ -48,14 +49,14 @@ impl Reasons {
             for (queue_pair, qp) in one.queue_pairs.iter().enumerate() {
                 for (number, message) in qp.messages.iter().enumerate() {
                     messages += 1;
-                    let place = Place { process, queue_pair, packet: number };
+                    let index = (process, queue_pair, number);
                     match message.end.map(|end| end.status) {
-                        Some(0) => others.push((Reverse(duration_ns(one, message)), number, place)),
+                        Some(0) => others.push((Reverse(duration_ns(one, message)), number, index)),
                         Some(FLUSHED) => flushed += 1,
-                        Some(_) => failed.push((message.posted_ns, place)),
+                        Some(_) => failed.push((message.posted_ns, index)),
                         None => {
                             unfinished += 1;
-                            others.push((Reverse(duration_ns(one, message)), number, place));
+                            others.push((Reverse(duration_ns(one, message)), number, index));
                         }
                     }
                 }
@@ -64,13 +65,13 @@ impl Reasons {
         failed.sort_by_key(|(posted_ns, _)| *posted_ns);
         others.sort_by_key(|(duration_ns, number, _)| (*duration_ns, *number));
         let arrows = loss::Arrows::of(timeline);
-        let story = |place: &Place| Story::of(timeline, &arrows, *place);
+        let story = |index: &MessageIndex| Story::of(timeline, &arrows, *index);
         Reasons {
             more_failed: failed.len().saturating_sub(MAX_FAILED) as u64,
-            failed: failed.iter().take(MAX_FAILED).filter_map(|(_, place)| story(place)).collect(),
+            failed: failed.iter().take(MAX_FAILED).filter_map(|(_, index)| story(index)).collect(),
             flushed,
             unfinished,
-            slowest: others.iter().take(slowest).filter_map(|(.., place)| story(place)).collect(),
+            slowest: others.iter().take(slowest).filter_map(|(.., index)| story(index)).collect(),
             messages,
         }
     }

@@ -7,14 +7,17 @@ use pumice_transport::types::{SendOpcode, WcStatus};
 use super::loss::{Arrows, Fate, Owner};
 use super::times::{Part, duration_ns, parts};
 use super::words;
-use crate::trace::timeline::{Message, MomentKind, Place, QueuePair, Setback, SetbackKind, Timeline};
+use crate::trace::timeline::{Message, MomentKind, QueuePair, Setback, SetbackKind, Timeline};
+
+/// Where a message is: the indices of its process, of its queue pair, and of the message there.
+pub(super) type MessageIndex = (usize, usize, usize);
 
 /// Where the time of one message went.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Story {
-    /// The places of its process, of its queue pair, and of the message there.
+    /// Where it is in the timeline.
     #[serde(skip)]
-    pub place: (usize, usize, usize),
+    pub index: MessageIndex,
     /// The process, its program, and its tag.
     pub process: u32,
     /// Name of the program.
@@ -52,19 +55,20 @@ pub struct Story {
 }
 
 impl Story {
-    /// Of the message at this place.
-    pub(super) fn of(timeline: &Timeline, arrows: &Arrows, place: Place) -> Option<Story> {
-        let process = timeline.processes.get(place.process)?;
-        let owner = Owner { timeline, arrows, process: place.process, queue_pair: place.queue_pair };
+    /// Of the message at this index.
+    pub(super) fn of(timeline: &Timeline, arrows: &Arrows, index: MessageIndex) -> Option<Story> {
+        let (process_index, queue_pair, number) = index;
+        let process = timeline.processes.get(process_index)?;
+        let owner = Owner { timeline, arrows, process: process_index, queue_pair };
         let qp = owner.qp()?;
-        let message = qp.messages.get(place.packet)?;
+        let message = qp.messages.get(number)?;
         let duration_ns = duration_ns(process, message);
         let parts = parts(message, message.posted_ns.saturating_add(duration_ns));
         let status = message.end.map(|end| end.status);
-        let before = qp.messages.iter().take(place.packet).rev();
+        let before = qp.messages.iter().take(number).rev();
         let requests_before = before.take_while(|one| is_open(one, message.posted_ns)).count() as u64;
         let mut story = Story {
-            place: (place.process, place.queue_pair, place.packet),
+            index,
             process: process.header.process,
             program: process.header.program.clone(),
             tag: process.header.tag.clone(),

@@ -2,7 +2,7 @@
 
 use super::times::parts;
 use super::*;
-use crate::trace::timeline::{End, Message, Packet, Process, QueuePair, Setback, SetbackKind};
+use crate::trace::timeline::{Message, Packet, QueuePair, RequestEnd, Setback, SetbackKind, TimelineProcess};
 
 const MS: u64 = 1_000_000;
 
@@ -10,8 +10,8 @@ fn part(kind: PartKind, ms: u64) -> Part {
     Part { kind, ns: ms * MS }
 }
 
-fn end(at_ms: u64, status: u8) -> Option<End> {
-    Some(End { at_ns: at_ms * MS, status, cq: 0, has_completion: true })
+fn end(at_ms: u64, status: u8) -> Option<RequestEnd> {
+    Some(RequestEnd { at_ns: at_ms * MS, status, cq: 0, has_completion: true })
 }
 
 fn slow() -> Message {
@@ -72,7 +72,8 @@ fn timeline(message: Message, packet_is_lost: bool) -> Timeline {
     let fast = Message { posted_ns: 1, end: end(1, 0), ..Message::default() };
     let qp =
         QueuePair { qpn: 0x11, messages: vec![fast, message], packets: vec![packet], ..QueuePair::default() };
-    let process = Process { queue_pairs: vec![qp], span_ns: (0, 200 * MS), ..Process::default() };
+    let process =
+        TimelineProcess { queue_pairs: vec![qp], span_ns: (0, 200 * MS), ..TimelineProcess::default() };
     Timeline { processes: vec![process], ..Timeline::default() }
 }
 

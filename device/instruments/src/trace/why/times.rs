@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::trace::timeline::{Message, Process, Setback, SetbackKind};
+use crate::trace::timeline::{Message, Setback, SetbackKind, TimelineProcess};
 
 /// What a part of the time went to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -66,14 +66,14 @@ pub struct Part {
 impl Part {
     /// How long a message of this process took in ns, to the end of the trace if it has not ended, and the
     /// parts of that time, longest first.
-    pub fn of(process: &Process, message: &Message) -> (u64, Vec<Part>) {
+    pub fn of(process: &TimelineProcess, message: &Message) -> (u64, Vec<Part>) {
         let duration_ns = duration_ns(process, message);
         (duration_ns, parts(message, message.posted_ns.saturating_add(duration_ns)))
     }
 }
 
 /// How long a message took: until the program had its completion, or to the end of the trace.
-pub(super) fn duration_ns(process: &Process, message: &Message) -> u64 {
+pub(super) fn duration_ns(process: &TimelineProcess, message: &Message) -> u64 {
     let last_ns = if message.end.is_some() { message.last_ns() } else { process.span_ns.1 };
     last_ns.saturating_sub(message.posted_ns)
 }

@@ -115,7 +115,7 @@ pub(in crate::fabric) struct Switches {
 }
 
 impl Switches {
-    /// Switches without anything in them; no host has a place if there can be no such network.
+    /// Switches without anything in them; no port is a host if there can be no such network.
     pub(in crate::fabric) fn new(topology: &Topology) -> Switches {
         let nothing = Topology { hosts: 0, ..Topology::star(0, topology.link) };
         let topology = if topology.check().is_ok() { topology } else { &nothing };
@@ -156,8 +156,8 @@ impl Switches {
         self.hosts.push(host);
     }
 
-    /// Whether the port has a place.
-    pub(in crate::fabric) fn has_place(&self, port: usize) -> bool {
+    /// Whether the port is that of a host.
+    pub(in crate::fabric) fn is_host(&self, port: usize) -> bool {
         self.host(port).is_some()
     }
 

@@ -139,7 +139,7 @@ fn two_tiers_have_a_way_between_all_hosts_and_a_flow_keeps_to_its_spine() {
 }
 
 #[test]
-fn a_port_without_a_place_reaches_no_other() {
+fn a_port_without_a_host_reaches_no_other() {
     let (fabric, mut ports) = network(Topology::star(2, LINK));
     ports.push(fabric.attach(&[address(2)]));
     send(&mut ports, 0, &path(2, 0, ROCE_PORT), 1);
@@ -153,7 +153,7 @@ fn a_port_without_a_place_reaches_no_other() {
 }
 
 #[test]
-fn a_host_with_an_address_has_its_own_place_and_cable() {
+fn a_host_with_an_address_has_its_own_node_and_cable() {
     let text = "kind = \"star\"\nhosts = [\"10.0.0.2\", { address = \"10.0.0.1\", rate_mbps = 4000 }]\n\
                 [link]\nrate_mbps = 8000\ndelay_ns = 500\n[switch]\nqueue_bytes = 100000\n";
     let (fabric, mut ports) = network(Topology::parse(text).unwrap());

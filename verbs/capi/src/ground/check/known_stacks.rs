@@ -1,6 +1,6 @@
 //! Call stacks that a thread had before, found again by their return addresses.
 //!
-//! Unwinding takes some 10 µs, too long for every post. A program posts from few places, again and again: if
+//! Unwinding takes some 10 µs, too long for every post. A program posts from few lines, again and again: if
 //! the stack is as deep as it was, and every return address lies where it lay, it is the same stack.
 
 /// Stacks that are kept for a thread.
@@ -64,9 +64,9 @@ impl KnownStack {
 
 /// A word of this thread's stack, outwards of its innermost frame.
 fn load(at: u64) -> u64 {
-    let place = std::ptr::with_exposed_provenance::<u64>(at as usize);
+    let word = std::ptr::with_exposed_provenance::<u64>(at as usize);
     // SAFETY: callers give an aligned address of a frame of this thread that has not returned.
-    unsafe { place.read_volatile() }
+    unsafe { word.read_volatile() }
 }
 
 impl KnownStacks {
@@ -90,7 +90,7 @@ impl KnownStacks {
         }
         stack.addresses = addresses.to_vec();
         match self.list.get_mut(self.oldest) {
-            Some(place) => *place = stack,
+            Some(oldest) => *oldest = stack,
             None => self.list.push(stack),
         }
         self.oldest = (self.oldest + 1) % MAX_KNOWN;

@@ -71,7 +71,7 @@ pub(crate) fn leaves(call: Call, address: usize) {
     let _ = TOLD.try_with(|told| told.set(0));
 }
 
-/// What listens to the events of the device with this place among the devices, if programs are checked. From
+/// What listens to the events of the device with this index among the devices, if programs are checked. From
 /// now on what is found is written.
 pub(crate) fn subscriber(device: usize) -> Option<Box<dyn Subscriber>> {
     if !is_on() {

@@ -75,7 +75,7 @@ pub(super) fn lock() -> MutexGuard<'static, Checker> {
     checker().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The device with this place among the devices, for the checker.
+/// The device with this index among the devices, for the checker.
 pub(super) fn of_device(index: Option<usize>) -> OfDevice {
     let Some(index) = index else { return OfDevice::default() };
     // There are 16 at most.

@@ -19,7 +19,7 @@ enum On {
     /// What has a context or none, and the address of that; 0 if it has none. It is asked no earlier than the
     /// call itself asks: a pointer may lead nowhere.
     Owner(*const (), fn(*const ()) -> usize),
-    /// A device, by its place among the devices.
+    /// A device, by its index among the devices.
     Device(usize),
 }
 
@@ -38,7 +38,7 @@ impl About {
         About { on: On::Object(pointer.addr()), ..About::NOTHING }
     }
 
-    /// A device, by its place among the devices.
+    /// A device, by its index among the devices.
     pub(crate) const fn device_at(index: usize) -> About {
         About { on: On::Device(index), ..About::NOTHING }
     }
@@ -53,7 +53,7 @@ impl About {
         About { queue_pair: Some(ordinal), ..About::of(pointer) }
     }
 
-    /// The place of the device among the devices, if it is known.
+    /// The index of the device among the devices, if it is known.
     pub(crate) fn device(self) -> Option<usize> {
         match self.on {
             On::Nothing => None,

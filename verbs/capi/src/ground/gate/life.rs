@@ -16,7 +16,7 @@ use crate::ground::register::context_at;
 /// Whether an opened device is lost. It stays so.
 pub(crate) struct Life {
     lost: AtomicU8,
-    /// Its place among the devices.
+    /// Its index among the devices.
     device: usize,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Loss {
 }
 
 impl Life {
-    /// Of the device with this place among the devices.
+    /// Of the device with this index among the devices.
     pub(crate) const fn of(device: usize) -> Life {
         Life { lost: AtomicU8::new(0), device }
     }

@@ -92,7 +92,7 @@ impl CallRules for ProcessCalls {
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PassageEnd {
     Done,
     /// It found nothing, and how often programs look depends on time: it does not count.
     Idle,
@@ -103,7 +103,7 @@ pub(super) enum End {
 
 /// A call that has entered leaves.
 #[inline]
-pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
+pub(super) fn leave(passage: Passage, end: impl FnOnce() -> PassageEnd, about: About) {
     if passage.is_outer {
         left(passage, end(), about);
     }
@@ -111,25 +111,25 @@ pub(super) fn leave(passage: Passage, end: impl FnOnce() -> End, about: About) {
 
 #[cold]
 #[inline(never)]
-fn left(passage: Passage, end: End, about: About) {
+fn left(passage: Passage, end: PassageEnd, about: About) {
     let Some(made) = current::end() else { return };
     let Some(call) = made.call else { return };
     settle(call, made, passage, end, about);
     check::leaves(call, about.address);
 }
 
-fn settle(call: Call, made: current::Made, passage: Passage, end: End, about: About) {
+fn settle(call: Call, made: current::Made, passage: Passage, end: PassageEnd, about: About) {
     match end {
-        End::Idle if passage.refused.is_none() => return state::take_back(call, &made),
-        End::Done if call.listens() => state::listens(),
-        End::Again => current::put_aside(made),
-        End::Failed if call.gives_back() => {
+        PassageEnd::Idle if passage.refused.is_none() => return state::take_back(call, &made),
+        PassageEnd::Done if call.listens() => state::listens(),
+        PassageEnd::Again => current::put_aside(made),
+        PassageEnd::Failed if call.gives_back() => {
             inventory::excuse(about.address);
             check::tell(|checker| checker.destroy_failed(about.address as u64));
         }
         _ => {}
     }
-    if end != End::Again {
+    if end != PassageEnd::Again {
         state::returned(call, &made);
     }
 }

@@ -13,15 +13,15 @@ use super::inventory::Object;
 use crate::ground::log::print_always;
 
 /// A report that is being written.
-pub(super) struct Report(OutputFile);
+pub(super) struct GateReport(OutputFile);
 
-impl Report {
+impl GateReport {
     /// Goes on with a file, or makes it; `None` if it cannot be written, which is said.
-    pub(super) fn open(path: &Path) -> Result<Report, String> {
+    pub(super) fn open(path: &Path) -> Result<GateReport, String> {
         let file = outside::files::options().append(true).create(true).open(path);
         let file = file.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         let say = Box::new(|sentence: &str| print_always(sentence));
-        Ok(Report(OutputFile::new(file, path.to_owned(), "the report of calls", whole_lines, say)))
+        Ok(GateReport(OutputFile::new(file, path.to_owned(), "the report of calls", whole_lines, say)))
     }
 
     /// One write for each line: lines of processes do not mix.

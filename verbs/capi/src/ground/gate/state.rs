@@ -17,7 +17,7 @@ use super::about::About;
 use super::current::Made;
 use super::evidence::Evidence;
 use super::inventory;
-use super::report::Report;
+use super::report::GateReport;
 use super::watch::{Watch, lets_pass, look_at};
 use crate::ground::check;
 use crate::ground::environment;
@@ -30,7 +30,7 @@ struct State {
     faults: CallFaults,
     /// What rules of the plan wait for.
     triggers: Arc<Triggers>,
-    report: Option<Report>,
+    report: Option<GateReport>,
     /// The report of faults, once there are rules about calls.
     evidence: Option<Evidence>,
 }
@@ -201,6 +201,6 @@ impl State {
     }
 }
 
-fn open_report(path: &Path) -> Option<Report> {
-    Report::open(path).map_err(|sentence| log_always(&sentence)).ok()
+fn open_report(path: &Path) -> Option<GateReport> {
+    GateReport::open(path).map_err(|sentence| log_always(&sentence)).ok()
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pumice_device::memory::{MappingChange, mapping_at};
 
-/// A function of the C library, and what takes its place.
+/// A function of the C library, and what replaces it.
 pub(super) struct Function {
     pub(super) name: &'static CStr,
     pub(super) address: fn() -> usize,
@@ -130,14 +130,14 @@ extern "C" fn shmdt(first: *const c_void) -> c_int {
 static HEAP_END: AtomicPtr<AtomicPtr<c_void>> = AtomicPtr::new(ptr::null_mut());
 
 /// Says where the C library has that number; without it, `brk` stays as it is.
-pub(super) fn heap_end_is_at(place: *mut c_void) {
-    HEAP_END.store(place.cast(), Ordering::Relaxed);
+pub(super) fn heap_end_is_at(variable: *mut c_void) {
+    HEAP_END.store(variable.cast(), Ordering::Relaxed);
 }
 
 extern "C" fn brk(wanted: *mut c_void) -> c_int {
     // SAFETY: null, or the C library's variable, which stays.
     let heap_end = unsafe { HEAP_END.load(Ordering::Relaxed).as_ref() };
-    let before = heap_end.map_or(ptr::null_mut(), |place| place.load(Ordering::Relaxed));
+    let before = heap_end.map_or(ptr::null_mut(), |variable| variable.load(Ordering::Relaxed));
     let start = wanted.expose_provenance() as u64;
     let range = start..before.expose_provenance() as u64;
     let change = if wanted.is_null() { None } else { MappingChange::begin(range.clone()) };
@@ -145,8 +145,8 @@ extern "C" fn brk(wanted: *mut c_void) -> c_int {
     let outcome = unsafe { libc::syscall(libc::SYS_brk, wanted) } as usize;
     let now: *mut c_void = ptr::with_exposed_provenance_mut(outcome);
     end(change, if now == wanted { range } else { NOTHING });
-    if let Some(place) = heap_end {
-        place.store(now, Ordering::Relaxed);
+    if let Some(variable) = heap_end {
+        variable.store(now, Ordering::Relaxed);
     }
     if now < wanted {
         // SAFETY: the location is this thread's own.

@@ -1,4 +1,4 @@
-//! Jumps in the place of the first instructions of functions of the C library.
+//! Jumps instead of the first instructions of functions of the C library.
 //!
 //! The long jumps to this library stand in the room between the end of the C library's code and the end of
 //! its last page, so that a jump to one of them fits into the first instructions. They are written through
@@ -23,7 +23,7 @@ pub(super) enum Refused {
     NoRoom,
     File(std::io::Error),
     Memory(std::io::Error),
-    /// Not those of the C library's file, or without a place for a jump.
+    /// Not those of the C library's file, or without room for a jump.
     Functions(String),
 }
 
@@ -45,7 +45,7 @@ const HEAD_BYTES: usize = 16;
 /// Bytes of a long jump.
 const LONG_BYTES: usize = 16;
 
-/// Makes calls of these functions jump to what takes their places.
+/// Makes calls of these functions jump to what replaces them.
 ///
 /// # Errors
 /// Why some or all stay as they are.
@@ -56,16 +56,16 @@ pub(super) fn redirect(functions: &[Function]) -> Result<(), Refused> {
     let mut room = library.room(&memory, functions.len())?;
     let mut left = Vec::new();
     for function in functions {
-        let place = library.address_of(function.name);
-        let is_pristine = place.is_some_and(|place| library.is_as_in_file(&file, &memory, place));
-        let jump = place.filter(|_| is_pristine).and_then(|place| Jump::at(&memory, place, room));
+        let address = library.address_of(function.name);
+        let is_pristine = address.is_some_and(|address| library.is_as_in_file(&file, &memory, address));
+        let jump = address.filter(|_| is_pristine).and_then(|address| Jump::at(&memory, address, room));
         let Some(jump) = jump else {
             left.push(function.name.to_string_lossy());
             continue;
         };
         let long = long_jump((function.address)() as u64).ok_or(Refused::Processor)?;
         memory.write_all_at(&long, room).map_err(Refused::Memory)?;
-        memory.write_all_at(&jump.bytes, jump.place).map_err(Refused::Memory)?;
+        memory.write_all_at(&jump.bytes, jump.at).map_err(Refused::Memory)?;
         room += LONG_BYTES as u64;
     }
     if left.is_empty() { Ok(()) } else { Err(Refused::Functions(left.join(", "))) }
@@ -76,7 +76,7 @@ struct Library {
     handle: *mut c_void,
     path: &'static CStr,
     base: u64,
-    /// Of its code: first address, bytes, place in the file.
+    /// Of its code: first address, bytes, offset in the file.
     code: (u64, u64, u64),
 }
 
@@ -118,7 +118,8 @@ impl Library {
             && loaded == stored
     }
 
-    /// The first of so many places for long jumps: zeros between the end of the code and of its last page.
+    /// Where the first of so many long jumps is written: zeros between the end of the code and of its last
+    /// page.
     fn room(&self, memory: &File, count: usize) -> Result<u64, Refused> {
         let page = 4096;
         let (first, bytes, _) = self.code;
@@ -174,7 +175,7 @@ unsafe extern "C" fn look_at(info: *mut libc::dl_phdr_info, _size: usize, sought
 
 /// A jump to a long one, and where it is written.
 struct Jump {
-    place: u64,
+    at: u64,
     bytes: Vec<u8>,
 }
 
@@ -185,9 +186,9 @@ impl Jump {
         memory.read_exact_at(&mut head, function).ok()?;
         // Calls through pointers may be allowed at this instruction only.
         let mark = landing_mark();
-        let place = if head.starts_with(&mark) { function + mark.len() as u64 } else { function };
-        let bytes = short_jump(memory, place, to)?;
-        Some(Jump { place, bytes })
+        let at = if head.starts_with(&mark) { function + mark.len() as u64 } else { function };
+        let bytes = short_jump(memory, at, to)?;
+        Some(Jump { at, bytes })
     }
 }
 
@@ -206,12 +207,12 @@ fn landing_mark() -> [u8; 4] {
 /// `jmp` with a distance. In functions that begin with a system call's number, the fifth byte stays the zero
 /// that it is: then four bytes are written, at a multiple of four, so that no thread sees half of them.
 #[cfg(target_arch = "x86_64")]
-fn short_jump(memory: &File, place: u64, to: u64) -> Option<Vec<u8>> {
+fn short_jump(memory: &File, from: u64, to: u64) -> Option<Vec<u8>> {
     const BYTES: u64 = 5;
-    let distance = u32::try_from(to.checked_sub(place + BYTES)?).ok()?;
+    let distance = u32::try_from(to.checked_sub(from + BYTES)?).ok()?;
     let distance = i32::try_from(distance).ok()?;
     let mut before = [0; BYTES as usize];
-    memory.read_exact_at(&mut before, place).ok()?;
+    memory.read_exact_at(&mut before, from).ok()?;
     let mut bytes = vec![0xe9];
     bytes.extend(distance.to_le_bytes());
     if bytes.last() == before.last() {
@@ -220,17 +221,17 @@ fn short_jump(memory: &File, place: u64, to: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `b`: one instruction, in the place of one.
+/// `b`: one instruction, instead of one.
 #[cfg(target_arch = "aarch64")]
-fn short_jump(_memory: &File, place: u64, to: u64) -> Option<Vec<u8>> {
+fn short_jump(_memory: &File, from: u64, to: u64) -> Option<Vec<u8>> {
     const REACH: u64 = 1 << 27;
-    let distance = to.checked_sub(place).filter(|distance| *distance < REACH)?;
+    let distance = to.checked_sub(from).filter(|distance| *distance < REACH)?;
     let instruction = 0x1400_0000_u32 | u32::try_from(distance / 4).ok()?;
     Some(instruction.to_le_bytes().to_vec())
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn short_jump(_memory: &File, _place: u64, _to: u64) -> Option<Vec<u8>> {
+fn short_jump(_memory: &File, _from: u64, _to: u64) -> Option<Vec<u8>> {
     None
 }
 

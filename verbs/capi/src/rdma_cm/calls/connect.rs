@@ -25,7 +25,7 @@ use crate::rdma_cm::id::identifier::{Id, IdPointer, Stage, State};
 use crate::rdma_cm::id::objects::queue_pair_number;
 use crate::rdma_cm::id::queue_pair::{self, rd_atomic_limit};
 use crate::rdma_cm::id::registry::{Registry, registry};
-use crate::rdma_cm::id::shared::Shared;
+use crate::rdma_cm::id::shared::SharedDevice;
 
 /// `IBV_EVENT_COMM_EST`.
 const EVENT_COMMUNICATION_ESTABLISHED: u32 = 4;
@@ -167,7 +167,7 @@ fn note_connection(
 
 fn send_request(
     id: &Id,
-    shared: &Shared,
+    shared: &SharedDevice,
     state: &mut State,
     parameters: &Parameters<'_>,
 ) -> Result<CommId, Errno> {
@@ -275,7 +275,7 @@ fn accept_service_request(
 fn accept_request(
     id: &Id,
     state: &mut State,
-    shared: &Shared,
+    shared: &SharedDevice,
     connection: CommId,
     parameters: &Parameters<'_>,
 ) -> Result<(), Errno> {

@@ -18,11 +18,11 @@ pub(crate) extern "C" fn rdma_get_devices(
 ) -> *mut *mut ibv_context {
     let mut count = 0;
     let list: *mut *mut ibv_context = pointer(Call::rdma_get_devices, || {
-        // All places are null: also the last, where the list ends.
+        // All elements are null: also the last, where the list ends.
         let mut list = [ptr::null_mut(); MAX_DEVICES + 1];
         let devices = up_to_date()?.iter().filter(|device| !device.is_gone()).take(MAX_DEVICES);
-        for (place, device) in list.iter_mut().zip(devices) {
-            *place = device.context();
+        for (element, device) in list.iter_mut().zip(devices) {
+            *element = device.context();
             count += 1;
         }
         Ok(Allocation::new(list)?.into_raw().cast())

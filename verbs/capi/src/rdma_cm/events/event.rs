@@ -50,7 +50,7 @@ impl PrivateData {
 
     fn new(said: &[u8]) -> PrivateData {
         let mut bytes = [0; PrivateData::MOST_BYTES];
-        bytes.iter_mut().zip(said).for_each(|(place, byte)| *place = *byte);
+        bytes.iter_mut().zip(said).for_each(|(target, byte)| *target = *byte);
         PrivateData { bytes, length: said.len().min(PrivateData::MOST_BYTES) as u8 }
     }
 
@@ -161,7 +161,7 @@ impl Event {
             let own = event.private_data.bytes.as_ptr();
             let said = page.as_ref().map_or(own, |page| ptr::with_exposed_provenance(page.address())).cast();
             *event.page.lock().unwrap_or_else(PoisonError::into_inner) = page;
-            // The pointer is at the same place for connections and datagrams.
+            // The pointer is at the same offset for connections and datagrams.
             show!(event.c, param.conn.private_data = said);
         }
         hand_out_shared(&event)

@@ -23,10 +23,10 @@ use crate::rdma_cm::id::channel::EventParameters;
 use crate::rdma_cm::id::identifier::{Channel, Id, Stage};
 use crate::rdma_cm::id::queue_pair;
 use crate::rdma_cm::id::registry::Registry;
-use crate::rdma_cm::id::shared::Shared;
+use crate::rdma_cm::id::shared::SharedDevice;
 
 /// The program's event that an event of the device's becomes. `None`: the program is not told of it.
-pub(crate) fn translate(registry: &mut Registry, shared: &Shared, event: DeviceEvent) -> Option<Event> {
+pub(crate) fn translate(registry: &mut Registry, shared: &SharedDevice, event: DeviceEvent) -> Option<Event> {
     let hca = shared.hca();
     match event {
         DeviceEvent::ConnectRequest { listener, id, route, request } => {
@@ -89,7 +89,7 @@ struct RequestEvent {
 /// A new identifier for a request.
 fn identifier_of_request(
     registry: &mut Registry,
-    shared: &Shared,
+    shared: &SharedDevice,
     event: &RequestEvent,
     kind: u32,
     private_data: &[u8],
@@ -136,7 +136,7 @@ fn identifier_of_request(
 
 fn connect_request(
     registry: &mut Registry,
-    shared: &Shared,
+    shared: &SharedDevice,
     event: &RequestEvent,
     request: &Req,
 ) -> Option<Event> {
@@ -170,7 +170,7 @@ fn connect_request(
 
 fn service_request(
     registry: &mut Registry,
-    shared: &Shared,
+    shared: &SharedDevice,
     event: &RequestEvent,
     request: &SidrReq,
 ) -> Option<Event> {

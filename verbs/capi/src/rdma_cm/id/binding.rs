@@ -7,12 +7,12 @@ use std::sync::Arc;
 use pumice_device::gsi::{BindingId, ConnectionError, ServiceEntry};
 use pumice_device::outside;
 use pumice_device::outside::capability::may_bind_low_ports;
-use pumice_transport::cm::Place;
+use pumice_transport::cm::ListenScope;
 use pumice_transport::mad::ServiceId;
 
 use super::identifier::{Id, Stage, State};
 use super::ports::{self, Owner};
-use super::shared::{Shared, all, random, shared_at, shared_with};
+use super::shared::{SharedDevice, all, random, shared_at, shared_with};
 use crate::ground::errno::{Errno, INVALID};
 use crate::rdma_cm::address::local;
 
@@ -121,14 +121,14 @@ pub(crate) fn stop_sharing(id: &Id, state: &State) -> Result<Vec<(usize, Binding
 
 /// Where the service of an address is offered. As with sockets, `::` means the addresses of both families,
 /// unless the program or the host wants otherwise.
-fn place(address: IpAddr, one_family: Option<bool>) -> Place {
+fn place(address: IpAddr, one_family: Option<bool>) -> ListenScope {
     if !address.is_unspecified() {
-        return Place::At(address.into());
+        return ListenScope::At(address.into());
     }
     match address {
-        _ if !is_of_one_family(SocketAddr::new(address, 0), one_family) => Place::Everywhere,
-        IpAddr::V4(_) => Place::Ipv4,
-        IpAddr::V6(_) => Place::Ipv6,
+        _ if !is_of_one_family(SocketAddr::new(address, 0), one_family) => ListenScope::Everywhere,
+        IpAddr::V4(_) => ListenScope::Ipv4,
+        IpAddr::V6(_) => ListenScope::Ipv6,
     }
 }
 
@@ -150,7 +150,7 @@ fn taken(address: &SocketAddr, error: ConnectionError) -> Errno {
 }
 
 /// Binds the service of an address, on the device that has the address, or on all devices; chooses the port
-/// if that is 0. What is bound, with the place of the device.
+/// if that is 0. What is bound, with the index of the device.
 fn reserve(
     id: &Id,
     address: &mut SocketAddr,
@@ -158,7 +158,8 @@ fn reserve(
 ) -> Result<Vec<(usize, BindingId)>, Errno> {
     let space = id.port_space();
     let place = place(address.ip(), one_family);
-    let entry = |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, place };
+    let entry =
+        |port| ServiceEntry { service_id: ServiceId::rdma_cm(space, port), mask: u64::MAX, scope: place };
     let devices =
         if address.ip().is_unspecified() { all()? } else { std::slice::from_ref(shared_with(address.ip())?) };
     if address.port() != 0 {
@@ -185,7 +186,10 @@ fn reserve(
 }
 
 /// Binds a service on each of these devices, or on none.
-fn bind_on(devices: &[Shared], entry: &ServiceEntry) -> Result<Vec<(usize, BindingId)>, ConnectionError> {
+fn bind_on(
+    devices: &[SharedDevice],
+    entry: &ServiceEntry,
+) -> Result<Vec<(usize, BindingId)>, ConnectionError> {
     let mut bound = Vec::new();
     for device in devices {
         match device.hca().cm_bind(entry) {

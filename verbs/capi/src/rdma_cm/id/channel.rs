@@ -164,7 +164,7 @@ impl<I> Channel<I> {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// The events of the device with a place among the devices.
+    /// The events of the device with an index among the devices.
     pub(crate) fn device(&self, index: usize) -> &Arc<CmChannel> {
         index.checked_sub(1).and_then(|other| self.others.get(other)).unwrap_or(&self.first)
     }

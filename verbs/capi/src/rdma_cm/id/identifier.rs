@@ -15,7 +15,7 @@ use pumice_transport::wire::Psn;
 use super::acknowledgement::Unacknowledged;
 use super::channel;
 use super::fields::Fields;
-use super::shared::{self, Shared, random, shared_at, shared_of};
+use super::shared::{self, SharedDevice, random, shared_at, shared_of};
 use crate::ground::abi::{ibv_gid, ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_ib_addr};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::{About, given_back, handed_out};
@@ -149,7 +149,7 @@ pub(crate) struct State {
     pub(crate) synchronous: bool,
     pub(crate) stage: Stage,
     pub(crate) connection: Option<CommId>,
-    /// What is bound of its service, and what listens there, each with the place of the device.
+    /// What is bound of its service, and what listens there, each with the index of the device.
     pub(crate) bindings: Vec<(usize, BindingId)>,
     pub(crate) listeners: Vec<(usize, ListenerId)>,
     pub(crate) local: Option<SocketAddr>,
@@ -298,12 +298,12 @@ impl Id {
     ///
     /// # Errors
     /// Those of opening the devices.
-    pub(crate) fn shared(&self) -> Result<&'static Shared, Errno> {
+    pub(crate) fn shared(&self) -> Result<&'static SharedDevice, Errno> {
         shared_of(self.c.verbs())
     }
 
     /// It is on this port of the device from now on.
-    pub(crate) fn attach(&self, shared: &Shared, port_num: u8) {
+    pub(crate) fn attach(&self, shared: &SharedDevice, port_num: u8) {
         self.c.set_verbs(shared.context());
         self.c.set_port_num(port_num);
         if self.c.pd().is_null() {

@@ -29,7 +29,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The way to a peer: what an identifier has when the peer's address is resolved.
 pub(crate) struct Way {
-    /// The place of the device among the devices.
+    /// The index of the device among the devices.
     pub(crate) device: usize,
     pub(crate) port_num: u8,
     pub(crate) local: SocketAddr,

@@ -10,7 +10,7 @@ use pumice_transport::mad::CommId;
 use super::identifier::Id;
 
 /// The identifiers of a process that the devices know. Each device numbers what it has: the key begins with
-/// the device's place among the devices.
+/// the device's index among the devices.
 #[derive(Default)]
 pub(crate) struct Registry {
     pub(crate) connections: BTreeMap<(usize, CommId), Arc<Id>>,

@@ -22,7 +22,7 @@ use crate::rdma_cm::address::local::routed_source;
 /// Of one device. Opened when they are first asked for, and then for good: programs compare the pointers. One
 /// that was pulled out and is back has new ones.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedDevice {
     context: *mut ibv_context,
     pd: *mut ibv_pd,
     open: &'static Context,
@@ -32,20 +32,20 @@ pub(crate) struct Shared {
 
 /// Those of all devices, in the order of the devices.
 struct All {
-    each: Vec<Shared>,
+    each: Vec<SharedDevice>,
     /// Those of devices that were pulled out.
-    gone: Vec<Shared>,
+    gone: Vec<SharedDevice>,
     process: u32,
 }
 
-impl Shared {
+impl SharedDevice {
     /// That of a device.
     ///
     /// # Errors
     /// Those of opening it.
-    fn open(device: &Device) -> Result<Shared, Errno> {
+    fn open(device: &Device) -> Result<SharedDevice, Errno> {
         let (context, open, pd) = objects::open_device(device)?;
-        Ok(Shared { context, pd, open, unaccepted: Arc::new(CmChannel::new()?) })
+        Ok(SharedDevice { context, pd, open, unaccepted: Arc::new(CmChannel::new()?) })
     }
 
     pub(crate) fn hca(&self) -> &'static Hca {
@@ -79,11 +79,11 @@ impl Shared {
 
     /// # Errors
     /// ENODEV: the device was pulled out.
-    fn present(&self) -> Result<&Shared, Errno> {
+    fn present(&self) -> Result<&SharedDevice, Errno> {
         if self.is_gone() { Err(Errno(libc::ENODEV)) } else { Ok(self) }
     }
 
-    /// The place of the device among the devices.
+    /// The index of the device among the devices.
     pub(crate) const fn index(&self) -> usize {
         self.open.device().index()
     }
@@ -93,7 +93,7 @@ impl Shared {
 static SHARED: AtomicPtr<All> = AtomicPtr::new(ptr::null_mut());
 
 /// What the identifiers of this process share, if there were any. It does not wait.
-pub(crate) fn if_open() -> Option<&'static [Shared]> {
+pub(crate) fn if_open() -> Option<&'static [SharedDevice]> {
     opened().map(|open| open.each.as_slice())
 }
 
@@ -108,7 +108,7 @@ fn opened() -> Option<&'static All> {
 ///
 /// # Errors
 /// Those of opening the devices.
-pub(crate) fn all() -> Result<&'static [Shared], Errno> {
+pub(crate) fn all() -> Result<&'static [SharedDevice], Errno> {
     if let Some(open) = if_open() {
         return Ok(open);
     }
@@ -118,7 +118,7 @@ pub(crate) fn all() -> Result<&'static [Shared], Errno> {
         return Ok(open);
     }
     let there = devices()?.iter().filter(|device| is_present(device.index()));
-    let each = there.map(Shared::open).collect::<Result<Vec<Shared>, Errno>>()?;
+    let each = there.map(SharedDevice::open).collect::<Result<Vec<SharedDevice>, Errno>>()?;
     if each.is_empty() {
         return Err(Errno(libc::ENODEV));
     }
@@ -128,7 +128,7 @@ pub(crate) fn all() -> Result<&'static [Shared], Errno> {
 static OPENING: PerProcess<Mutex<()>> = PerProcess::new(|_| Mutex::default());
 
 /// Stores what identifiers share from now on. What was stored before stays, because others may look at it.
-fn store(each: Vec<Shared>, gone: Vec<Shared>) -> &'static [Shared] {
+fn store(each: Vec<SharedDevice>, gone: Vec<SharedDevice>) -> &'static [SharedDevice] {
     let open = &*Box::leak(Box::new(All { each, gone, process: own_process() }));
     SHARED.store(ptr::from_ref(open).cast_mut(), Ordering::Release);
     &open.each
@@ -138,10 +138,10 @@ fn store(each: Vec<Shared>, gone: Vec<Shared>) -> &'static [Shared] {
 ///
 /// # Errors
 /// Those of [`all`].
-pub(crate) fn up_to_date() -> Result<&'static [Shared], Errno> {
-    let is_old = |known: &[Shared], device: &Device| {
+pub(crate) fn up_to_date() -> Result<&'static [SharedDevice], Errno> {
+    let is_old = |known: &[SharedDevice], device: &Device| {
         let shared = known.iter().find(|shared| shared.index() == device.index());
-        is_present(device.index()) && shared.is_none_or(Shared::is_gone)
+        is_present(device.index()) && shared.is_none_or(SharedDevice::is_gone)
     };
     let (known, devices) = (all()?, devices()?);
     if !devices.iter().any(|device| is_old(known, device)) {
@@ -151,7 +151,7 @@ pub(crate) fn up_to_date() -> Result<&'static [Shared], Errno> {
     let Some(known) = opened() else { return all() };
     let (mut each, mut gone) = (known.each.clone(), known.gone.clone());
     for device in devices.iter().filter(|device| is_old(&known.each, device)) {
-        let fresh = Shared::open(device)?;
+        let fresh = SharedDevice::open(device)?;
         match each.iter_mut().find(|shared| shared.index() == device.index()) {
             Some(shared) => gone.push(std::mem::replace(shared, fresh)),
             None => each.push(fresh),
@@ -160,16 +160,16 @@ pub(crate) fn up_to_date() -> Result<&'static [Shared], Errno> {
     Ok(store(each, gone))
 }
 
-/// That of the device with a place among the devices.
+/// That of the device with an index among the devices.
 ///
 /// # Errors
 /// Those of [`all`].
-pub(crate) fn shared_at(index: usize) -> Result<&'static Shared, Errno> {
+pub(crate) fn shared_at(index: usize) -> Result<&'static SharedDevice, Errno> {
     all()?.iter().find(|shared| shared.index() == index).ok_or(INVALID)
 }
 
 /// That of the first device.
-fn first() -> Result<&'static Shared, Errno> {
+fn first() -> Result<&'static SharedDevice, Errno> {
     all()?.first().ok_or(INVALID)
 }
 
@@ -177,7 +177,7 @@ fn first() -> Result<&'static Shared, Errno> {
 ///
 /// # Errors
 /// Those of [`all`].
-pub(crate) fn shared_of(context: *mut ibv_context) -> Result<&'static Shared, Errno> {
+pub(crate) fn shared_of(context: *mut ibv_context) -> Result<&'static SharedDevice, Errno> {
     let all = all()?;
     let gone = opened().map_or(&[][..], |open| open.gone.as_slice());
     let found = all.iter().chain(gone).find(|shared| shared.context == context);
@@ -188,7 +188,7 @@ pub(crate) fn shared_of(context: *mut ibv_context) -> Result<&'static Shared, Er
 ///
 /// # Errors
 /// Those of [`all`].
-pub(crate) fn shared_with(ip: IpAddr) -> Result<&'static Shared, Errno> {
+pub(crate) fn shared_with(ip: IpAddr) -> Result<&'static SharedDevice, Errno> {
     match all()? {
         [only] => only.present(),
         several => several.iter().find(|shared| shared.has(ip)).map_or_else(first, Ok),
@@ -200,7 +200,7 @@ pub(crate) fn shared_with(ip: IpAddr) -> Result<&'static Shared, Errno> {
 ///
 /// # Errors
 /// Those of [`all`]. There is no route.
-pub(crate) fn shared_towards(peer: SocketAddr) -> Result<&'static Shared, Errno> {
+pub(crate) fn shared_towards(peer: SocketAddr) -> Result<&'static SharedDevice, Errno> {
     let all = all()?;
     if let [only] = all {
         return only.present();

@@ -10,7 +10,7 @@ use libc::{epoll_event, pollfd};
 use pumice_calls::Call;
 use pumice_device::outside;
 
-use crate::ground::arguments::{OutArray, Places};
+use crate::ground::arguments::{OutArray, OutElements};
 use crate::ground::cancellation::blocking;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::TRY_AGAIN;
@@ -85,7 +85,7 @@ pub(crate) extern "C-unwind" fn repoll_wait(
             let _inside = Inside::enter();
             let interest = interest(epfd)?;
             let count = usize::try_from(maxevents).ok().filter(|count| *count > 0).ok_or(INVALID)?;
-            let mut room = events.places(count).map_err(|_| Errno(libc::EFAULT))?;
+            let mut room = events.elements(count).map_err(|_| Errno(libc::EFAULT))?;
             let until = deadline(timeout);
             let waker = Waker::second_of_thread()?;
             interest.add_waiting(&waker);
@@ -99,7 +99,7 @@ pub(crate) extern "C-unwind" fn repoll_wait(
 fn wait_for_members(
     interest: &Interest,
     waker: &Waker,
-    room: &mut Places<'_, epoll_event>,
+    room: &mut OutElements<'_, epoll_event>,
     until: Option<Instant>,
 ) -> Result<c_int, Errno> {
     loop {

@@ -31,7 +31,7 @@ const RECEIVE: u64 = 1 << 32;
 const BATCH: usize = 16;
 
 /// An end.
-pub(crate) struct End {
+pub(crate) struct DatagramEnd {
     queue_pair: QueuePair,
     outgoing: Region,
     incoming: Region,
@@ -43,19 +43,19 @@ pub(crate) struct End {
     armed: bool,
 }
 
-impl End {
+impl DatagramEnd {
     /// An end on an address, for so many datagrams in each direction.
     ///
     /// # Errors
     /// It is none of the device's addresses, or there is no more of something.
-    pub(crate) fn new(ip: IpAddr, sends: u16, receives: u16) -> Result<End, Errno> {
+    pub(crate) fn new(ip: IpAddr, sends: u16, receives: u16) -> Result<DatagramEnd, Errno> {
         let id = Arc::new(Identifier::new(PS_UDP)?);
         id.bind(SocketAddr::new(ip, 0))?;
         let wanted = Wanted { kind: QPT_UD, sends, receives, receive_elements: 1, inline: 0 };
         let queue_pair = QueuePair::new(&id, &wanted)?;
         let shared = id.id().shared()?;
         let mtu = shared.hca().active_mtu_of(id.id().c.port_num()).bytes().min(BUFFER_BYTES as usize);
-        let mut end = End {
+        let mut end = DatagramEnd {
             queue_pair,
             outgoing: Region::new(shared, usize::from(sends) * BUFFER_BYTES as usize, LOCAL)?,
             incoming: Region::new(shared, usize::from(receives) * (BUFFER_BYTES + GRH) as usize, LOCAL)?,

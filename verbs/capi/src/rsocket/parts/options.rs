@@ -73,7 +73,7 @@ impl Default for Options {
 }
 
 /// An option, by what is done about it.
-enum Kind {
+enum OptionKind {
     SendBuffer,
     ReceiveBuffer,
     Linger,
@@ -92,36 +92,38 @@ enum Kind {
     Unknown,
 }
 
-const fn kind(level: c_int, option: c_int) -> Kind {
+const fn kind(level: c_int, option: c_int) -> OptionKind {
     match (level, option) {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => Kind::SendBuffer,
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => Kind::ReceiveBuffer,
-        (libc::SOL_SOCKET, libc::SO_LINGER) => Kind::Linger,
-        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => Kind::ReceiveLimit,
-        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => Kind::SendLimit,
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Kind::KeepAlive,
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Kind::KeepIdle,
-        (SOL_RDMA, RDMA_SQSIZE) => Kind::SendQueue,
-        (SOL_RDMA, RDMA_RQSIZE) => Kind::ReceiveQueue,
-        (SOL_RDMA, RDMA_INLINE) => Kind::Inline,
-        (SOL_RDMA, RDMA_IOMAPSIZE) => Kind::Maps,
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => OptionKind::SendBuffer,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => OptionKind::ReceiveBuffer,
+        (libc::SOL_SOCKET, libc::SO_LINGER) => OptionKind::Linger,
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => OptionKind::ReceiveLimit,
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => OptionKind::SendLimit,
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => OptionKind::KeepAlive,
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => OptionKind::KeepIdle,
+        (SOL_RDMA, RDMA_SQSIZE) => OptionKind::SendQueue,
+        (SOL_RDMA, RDMA_RQSIZE) => OptionKind::ReceiveQueue,
+        (SOL_RDMA, RDMA_INLINE) => OptionKind::Inline,
+        (SOL_RDMA, RDMA_IOMAPSIZE) => OptionKind::Maps,
         (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_OOBINLINE) => {
-            Kind::Remembered(0)
+            OptionKind::Remembered(0)
         }
-        (libc::SOL_SOCKET, libc::SO_BROADCAST | libc::SO_PRIORITY | libc::SO_RCVLOWAT) => Kind::Remembered(0),
+        (libc::SOL_SOCKET, libc::SO_BROADCAST | libc::SO_PRIORITY | libc::SO_RCVLOWAT) => {
+            OptionKind::Remembered(0)
+        }
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY | libc::IPV6_TCLASS) => {
-            Kind::Remembered(0)
+            OptionKind::Remembered(0)
         }
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Kind::Remembered(0),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => OptionKind::Remembered(0),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT | libc::TCP_KEEPINTVL | libc::TCP_CONGESTION) => {
-            Kind::Remembered(1)
+            OptionKind::Remembered(1)
         }
         (libc::IPPROTO_TCP, libc::TCP_CORK | libc::TCP_QUICKACK | libc::TCP_USER_TIMEOUT) => {
-            Kind::Remembered(0)
+            OptionKind::Remembered(0)
         }
-        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => Kind::Remembered(2048),
-        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Kind::Fixed(0),
-        _ => Kind::Unknown,
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => OptionKind::Remembered(2048),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => OptionKind::Fixed(0),
+        _ => OptionKind::Unknown,
     }
 }
 
@@ -167,11 +169,11 @@ impl Options {
         }
         let number = || read::<c_int>(value);
         match kind {
-            Kind::Linger => {
+            OptionKind::Linger => {
                 let linger = read::<libc::linger>(value)?;
                 self.linger = (linger.l_onoff != 0).then_some(linger.l_linger.max(0) as u32);
             }
-            Kind::ReceiveLimit | Kind::SendLimit => {
+            OptionKind::ReceiveLimit | OptionKind::SendLimit => {
                 let time = read::<libc::timeval>(value)?;
                 let (seconds, micros) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_usec));
                 let (Ok(seconds), Ok(micros @ 0..1_000_000)) = (seconds, micros) else {
@@ -179,31 +181,31 @@ impl Options {
                 };
                 let limit = Duration::from_secs(seconds.min(1 << 32)) + Duration::from_micros(micros);
                 let limit = Some(limit).filter(|limit| !limit.is_zero());
-                if matches!(kind, Kind::ReceiveLimit) {
+                if matches!(kind, OptionKind::ReceiveLimit) {
                     self.receive_limit = limit
                 } else {
                     self.send_limit = limit
                 }
             }
             // As in Linux, half of what is there is for the system's own purposes.
-            Kind::SendBuffer if !connected => self.send_buffer = buffer(number()?),
-            Kind::ReceiveBuffer if !connected => self.receive_buffer = buffer(number()?),
-            Kind::SendBuffer | Kind::ReceiveBuffer => drop(number()?),
-            Kind::KeepAlive => self.keeps_alive = number()? != 0,
-            Kind::KeepIdle => {
+            OptionKind::SendBuffer if !connected => self.send_buffer = buffer(number()?),
+            OptionKind::ReceiveBuffer if !connected => self.receive_buffer = buffer(number()?),
+            OptionKind::SendBuffer | OptionKind::ReceiveBuffer => drop(number()?),
+            OptionKind::KeepAlive => self.keeps_alive = number()? != 0,
+            OptionKind::KeepIdle => {
                 self.keep_idle = Some(number()?).filter(|seconds| *seconds > 0).ok_or(INVALID)?
             }
-            Kind::SendQueue => self.send_queue = queue(number()?),
-            Kind::ReceiveQueue => self.receive_queue = queue(number()?),
-            Kind::Inline => self.inline = number()?.max(0) as u32,
-            Kind::Maps => self.maps = representable(number()?.clamp(0, c_int::from(u16::MAX)) as u16),
-            Kind::Remembered(_) if (level, option) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {}
-            Kind::Remembered(_) => {
+            OptionKind::SendQueue => self.send_queue = queue(number()?),
+            OptionKind::ReceiveQueue => self.receive_queue = queue(number()?),
+            OptionKind::Inline => self.inline = number()?.max(0) as u32,
+            OptionKind::Maps => self.maps = representable(number()?.clamp(0, c_int::from(u16::MAX)) as u16),
+            OptionKind::Remembered(_) if (level, option) == (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {}
+            OptionKind::Remembered(_) => {
                 let number = number()?;
                 self.others.retain(|(l, o, _)| (*l, *o) != (level, option));
                 self.others.push((level, option, number));
             }
-            Kind::Fixed(_) | Kind::Unknown => return Err(Errno(libc::ENOPROTOOPT)),
+            OptionKind::Fixed(_) | OptionKind::Unknown => return Err(Errno(libc::ENOPROTOOPT)),
         }
         Ok(())
     }
@@ -214,26 +216,26 @@ impl Options {
     /// ENOPROTOOPT: there is no such option.
     pub(crate) fn show(&self, level: c_int, option: c_int) -> Result<Vec<u8>, Errno> {
         let number = match kind(level, option) {
-            Kind::Linger => {
+            OptionKind::Linger => {
                 let (on, seconds) = (self.linger.is_some(), self.linger.unwrap_or(0) as c_int);
                 return Ok([c_int::from(on).to_ne_bytes(), seconds.to_ne_bytes()].concat());
             }
-            Kind::ReceiveLimit => return Ok(time(self.receive_limit)),
-            Kind::SendLimit => return Ok(time(self.send_limit)),
-            Kind::SendBuffer => self.send_buffer as c_int,
-            Kind::ReceiveBuffer => self.receive_buffer as c_int,
-            Kind::KeepAlive => self.keeps_alive.into(),
-            Kind::KeepIdle => self.keep_idle,
-            Kind::SendQueue => self.send_queue.into(),
-            Kind::ReceiveQueue => self.receive_queue.into(),
-            Kind::Inline => self.inline as c_int,
-            Kind::Maps => self.maps.into(),
-            Kind::Remembered(usual) => {
+            OptionKind::ReceiveLimit => return Ok(time(self.receive_limit)),
+            OptionKind::SendLimit => return Ok(time(self.send_limit)),
+            OptionKind::SendBuffer => self.send_buffer as c_int,
+            OptionKind::ReceiveBuffer => self.receive_buffer as c_int,
+            OptionKind::KeepAlive => self.keeps_alive.into(),
+            OptionKind::KeepIdle => self.keep_idle,
+            OptionKind::SendQueue => self.send_queue.into(),
+            OptionKind::ReceiveQueue => self.receive_queue.into(),
+            OptionKind::Inline => self.inline as c_int,
+            OptionKind::Maps => self.maps.into(),
+            OptionKind::Remembered(usual) => {
                 let mut set = self.others.iter().filter(|(l, o, _)| (*l, *o) == (level, option));
                 set.next().map_or(usual, |(_, _, value)| *value)
             }
-            Kind::Fixed(number) => number,
-            Kind::Unknown => return Err(Errno(libc::ENOPROTOOPT)),
+            OptionKind::Fixed(number) => number,
+            OptionKind::Unknown => return Err(Errno(libc::ENOPROTOOPT)),
         };
         Ok(number.to_ne_bytes().to_vec())
     }

@@ -13,7 +13,7 @@ pub(crate) struct Inside(());
 impl Inside {
     /// The thread goes in.
     pub(crate) fn enter() -> Inside {
-        // A thread that is being torn down has no such place any more, and opens nothing.
+        // A thread that is being torn down has no such variable any more, and opens nothing.
         let _ = INSIDE.try_with(|inside| inside.set(inside.get() + 1));
         Inside(())
     }

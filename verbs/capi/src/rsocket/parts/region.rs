@@ -7,7 +7,7 @@ use std::ptr;
 use crate::ground::errno::Errno;
 use crate::ground::plain::PassedOn;
 use crate::rdma_cm::id::objects::Registration;
-use crate::rdma_cm::id::shared::Shared;
+use crate::rdma_cm::id::shared::SharedDevice;
 use crate::rsocket::protocol::remote_buffer::RemoteBuffer;
 use crate::rsocket::protocol::ring::Piece;
 use crate::rsocket::protocol::sending::Table;
@@ -96,7 +96,7 @@ impl Region {
     ///
     /// # Errors
     /// There is no memory, or no region to be had.
-    pub(crate) fn new(shared: &Shared, length: usize, access: c_int) -> Result<Region, Errno> {
+    pub(crate) fn new(shared: &SharedDevice, length: usize, access: c_int) -> Result<Region, Errno> {
         let pages = Pages::new(length)?;
         // SAFETY: the pages outlive the registration, and this library only copies from and to them.
         let registration = unsafe { Registration::new(shared.pd(), pages.start.0.cast(), length, access) }?;

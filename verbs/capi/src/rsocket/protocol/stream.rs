@@ -32,7 +32,7 @@ pub(crate) enum How {
 
 /// How a connection has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum StreamEnd {
     /// By agreement, or because the peer went.
     Parted,
     /// With this errno.
@@ -66,7 +66,7 @@ pub(crate) struct Stream {
     parting: bool,
     reads: bool,
     writes: bool,
-    end: Option<End>,
+    end: Option<StreamEnd>,
 }
 
 impl Stream {
@@ -116,7 +116,7 @@ impl Stream {
     }
 
     /// How it ended, if it did.
-    pub(crate) const fn end(&self) -> Option<End> {
+    pub(crate) const fn end(&self) -> Option<StreamEnd> {
         self.end
     }
 
@@ -154,8 +154,8 @@ impl Stream {
             Word::Data(length) => self.receiving.handle_data(length)?,
             Word::Grant(limit) => self.sending.handle_grant(limit, bytes, table),
             Word::Map(_) => self.receiving.handle_other(),
-            Word::Disconnect => self.handle_end(End::Parted),
-            Word::Shutdown if !self.writes => self.handle_end(End::Parted),
+            Word::Disconnect => self.handle_end(StreamEnd::Parted),
+            Word::Shutdown if !self.writes => self.handle_end(StreamEnd::Parted),
             Word::Shutdown => self.reads = false,
             Word::KeepAlive | Word::Unknown(_) => {}
         }
@@ -166,12 +166,12 @@ impl Stream {
     pub(crate) fn handle_control_done(&mut self, was_disconnect: bool) {
         self.controls = self.controls.saturating_sub(1);
         if was_disconnect {
-            self.handle_end(End::Parted);
+            self.handle_end(StreamEnd::Parted);
         }
     }
 
     /// Nothing comes or goes any more. What has arrived can still be read; the first reason counts.
-    pub(crate) fn handle_end(&mut self, end: End) {
+    pub(crate) fn handle_end(&mut self, end: StreamEnd) {
         self.end = self.end.or(Some(end));
         self.reads = false;
         self.writes = false;

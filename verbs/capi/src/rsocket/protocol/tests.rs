@@ -6,7 +6,7 @@ use super::connection_data::ConnectionData;
 use super::remote_buffer::{Mapping, RemoteBuffer};
 use super::ring::Piece;
 use super::sending::{FIRST_PIECE, Table, Transfer};
-use super::stream::{Control, End, How, Sizes, Stream};
+use super::stream::{Control, How, Sizes, Stream, StreamEnd};
 use super::word::Word;
 use super::{CONTROL_REQUESTS, Violation};
 
@@ -387,8 +387,8 @@ fn one_direction_is_given_up_and_then_the_other() {
     other.post_controls();
     while deliver(&mut other, &mut one) == Ok(true) {}
     assert_eq!(one.read(10), b"answer");
-    assert_eq!(one.stream.end(), Some(End::Parted));
-    assert_eq!(other.stream.end(), Some(End::Parted), "its last word has arrived");
+    assert_eq!(one.stream.end(), Some(StreamEnd::Parted));
+    assert_eq!(other.stream.end(), Some(StreamEnd::Parted), "its last word has arrived");
 }
 
 #[test]
@@ -408,9 +408,9 @@ fn the_last_word_is_said_once() {
         [Posted::Control(Control { word: Word::Disconnect, entry: None })]
     ));
     while deliver(&mut one, &mut other) == Ok(true) {}
-    assert_eq!((one.stream.end(), other.stream.end()), (Some(End::Parted), Some(End::Parted)));
-    one.stream.handle_end(End::Failed(libc::EIO));
-    assert_eq!(one.stream.end(), Some(End::Parted), "the first reason counts");
+    assert_eq!((one.stream.end(), other.stream.end()), (Some(StreamEnd::Parted), Some(StreamEnd::Parted)));
+    one.stream.handle_end(StreamEnd::Failed(libc::EIO));
+    assert_eq!(one.stream.end(), Some(StreamEnd::Parted), "the first reason counts");
 }
 
 #[test]

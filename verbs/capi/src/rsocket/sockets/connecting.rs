@@ -18,7 +18,7 @@ use crate::rsocket::parts::identifier::{Identifier, Notice};
 use crate::rsocket::parts::link::Link;
 use crate::rsocket::parts::options::Options;
 use crate::rsocket::protocol::connection_data::ConnectionData;
-use crate::rsocket::protocol::stream::{End, Stream};
+use crate::rsocket::protocol::stream::{Stream, StreamEnd};
 
 /// Sockets that wait to be accepted, at most, also if the program asks for more.
 const MOST_WAITING: usize = 4096;
@@ -256,7 +256,7 @@ impl StreamSocket {
         state.stage = Stage::Failed;
         state.error = errno;
         if let Some(connection) = &mut state.connection {
-            connection.stream.handle_end(End::Failed(errno));
+            connection.stream.handle_end(StreamEnd::Failed(errno));
         }
         wake_all(&state);
         drop(state);
@@ -278,7 +278,7 @@ impl StreamSocket {
         let mut state = self.lock();
         self.progress(&mut state);
         if let Some(connection) = &mut state.connection {
-            connection.stream.handle_end(End::Parted);
+            connection.stream.handle_end(StreamEnd::Parted);
         }
         wake_all(&state);
         drop(state);
@@ -302,7 +302,7 @@ impl StreamSocket {
         let had_peer = matches!(state.stage, Stage::Connecting | Stage::Accepting | Stage::Connected);
         state.stage = Stage::Closed;
         if let Some(connection) = &mut state.connection {
-            connection.stream.handle_end(End::Parted);
+            connection.stream.handle_end(StreamEnd::Parted);
         }
         wake_all(&state);
         drop(state);

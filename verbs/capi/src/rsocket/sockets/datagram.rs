@@ -23,7 +23,7 @@ use crate::ground::system_call;
 use crate::rdma_cm::address::{local, socket_address};
 use crate::rdma_cm::id::shared::{all, shared_towards};
 use crate::rsocket::parts::buffers::Buffers;
-use crate::rsocket::parts::datagram_end::End;
+use crate::rsocket::parts::datagram_end::DatagramEnd;
 use crate::rsocket::parts::options::{Options, SOL_RDMA};
 use crate::rsocket::parts::waker::Waker;
 use crate::rsocket::protocol::datagram::{Source, UdpHeader};
@@ -47,7 +47,7 @@ struct Peer {
 }
 
 struct State {
-    ends: Vec<End>,
+    ends: Vec<DatagramEnd>,
     peers: BTreeMap<SocketAddr, Peer>,
     connected: Option<SocketAddr>,
     bound: bool,
@@ -151,7 +151,7 @@ impl DatagramSocket {
         let sizes = state.options.sizes(MOST_BUFFERS.into());
         let buffers =
             |bytes: u32| u16::try_from(bytes / 2048).unwrap_or(MOST_BUFFERS).clamp(16, MOST_BUFFERS);
-        state.ends.push(End::new(own, buffers(sizes.send_buffer), buffers(sizes.receive_buffer))?);
+        state.ends.push(DatagramEnd::new(own, buffers(sizes.send_buffer), buffers(sizes.receive_buffer))?);
         Ok(state.ends.len() - 1)
     }
 
@@ -244,7 +244,7 @@ impl DatagramSocket {
                 continue;
             }
             let waker = Waker::of_thread()?;
-            state.ends.iter_mut().for_each(End::arm);
+            state.ends.iter_mut().for_each(DatagramEnd::arm);
             self.progress(&mut state);
             if ready(&state) {
                 return Ok(state);
@@ -252,13 +252,13 @@ impl DatagramSocket {
             waker.clear();
             state.sleepers.push(Arc::clone(&waker));
             let mut descriptors = vec![self.descriptor()];
-            descriptors.extend(state.ends.iter().map(End::descriptor));
+            descriptors.extend(state.ends.iter().map(DatagramEnd::descriptor));
             drop(state);
             let ends = attempt_ends();
             let slept = waker.sleep(&descriptors, earlier(patience.deadline(), ends));
             state = self.lock();
             state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, &waker));
-            state.ends.iter_mut().for_each(End::arm);
+            state.ends.iter_mut().for_each(DatagramEnd::arm);
             slept?;
             if ends.is_some_and(|end| end <= outside::now()) {
                 self.progress(&mut state);
@@ -303,7 +303,7 @@ impl DatagramSocket {
             return Ok(length);
         };
         let patience = Patience::of(&state.options, flags, state.options.send_limit);
-        let room = |state: &State| state.ends.get(index).is_some_and(End::has_room);
+        let room = |state: &State| state.ends.get(index).is_some_and(DatagramEnd::has_room);
         if !room(&state) {
             state = self.wait(state, patience, room)?;
         }
@@ -340,7 +340,7 @@ impl DatagramSocket {
         let mut state = self.lock();
         state.waiting.clear();
         // What has not left by then never will.
-        drop(self.wait(state, patience, |state| state.ends.iter().all(End::is_idle)));
+        drop(self.wait(state, patience, |state| state.ends.iter().all(DatagramEnd::is_idle)));
     }
 
     /// # Errors
@@ -380,7 +380,7 @@ impl DatagramSocket {
         let mut state = self.lock();
         self.progress(&mut state);
         let reads = if state.waiting.is_empty() { 0 } else { libc::POLLIN | libc::POLLRDNORM };
-        let room = state.ends.iter().all(End::has_room);
+        let room = state.ends.iter().all(DatagramEnd::has_room);
         let writes = if room { libc::POLLOUT | libc::POLLWRNORM } else { 0 };
         events & (reads | writes)
     }
@@ -391,15 +391,15 @@ impl DatagramSocket {
         if !state.sleepers.iter().any(|sleeper| Arc::ptr_eq(sleeper, waker)) {
             state.sleepers.push(Arc::clone(waker));
         }
-        state.ends.iter_mut().for_each(End::arm);
+        state.ends.iter_mut().for_each(DatagramEnd::arm);
         descriptors.push(self.descriptor());
-        descriptors.extend(state.ends.iter().map(End::descriptor));
+        descriptors.extend(state.ends.iter().map(DatagramEnd::descriptor));
     }
 
     /// It does not wait any more.
     pub(crate) fn unwatch(&self, waker: &Arc<Waker>) {
         let mut state = self.lock();
         state.sleepers.retain(|sleeper| !Arc::ptr_eq(sleeper, waker));
-        state.ends.iter_mut().for_each(End::arm);
+        state.ends.iter_mut().for_each(DatagramEnd::arm);
     }
 }

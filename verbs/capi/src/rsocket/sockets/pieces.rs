@@ -15,7 +15,7 @@ use crate::rsocket::protocol::stream::Stream;
 pub(crate) enum Next {
     Piece(Transfer),
     NotNow,
-    /// Nothing: there is no place for it.
+    /// Nothing: there is no room for it.
     End,
 }
 

@@ -26,7 +26,7 @@ use crate::rsocket::parts::mappings::Mappings;
 use crate::rsocket::parts::options::Options;
 use crate::rsocket::parts::region::Entries;
 use crate::rsocket::parts::waker::Waker;
-use crate::rsocket::protocol::stream::{End, Stream};
+use crate::rsocket::protocol::stream::{Stream, StreamEnd};
 
 /// How long a thread polls before it sleeps: shorter than a wake-up takes.
 const POLLING: Duration = Duration::from_micros(10);
@@ -385,12 +385,12 @@ impl StreamSocket {
             fault = Some(libc::ECONNRESET);
         }
         if let Some(errno) = fault {
-            stream.handle_end(End::Failed(errno));
+            stream.handle_end(StreamEnd::Failed(errno));
         }
         self.answer(state);
         if open
             && let Some(connection) = &state.connection
-            && let Some(End::Failed(errno)) = connection.stream.end()
+            && let Some(StreamEnd::Failed(errno)) = connection.stream.end()
         {
             state.error = errno;
             // All other requests complete with errors now.
@@ -410,7 +410,7 @@ impl StreamSocket {
         }
         while let Some(control) = connection.stream.poll_control() {
             if connection.link.post_control(&control).is_err() {
-                connection.stream.handle_end(End::Failed(libc::ECONNRESET));
+                connection.stream.handle_end(StreamEnd::Failed(libc::ECONNRESET));
             }
         }
     }
@@ -461,7 +461,7 @@ impl StreamSocket {
     pub(crate) fn fail(&self, state: &mut State, errno: c_int) {
         let Some(connection) = &mut state.connection else { return };
         if connection.stream.end().is_none() {
-            connection.stream.handle_end(End::Failed(errno));
+            connection.stream.handle_end(StreamEnd::Failed(errno));
             state.error = errno;
             self.id.disconnect();
         }

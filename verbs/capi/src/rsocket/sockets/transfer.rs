@@ -10,7 +10,7 @@ use super::pieces::{Next, Pieces, some_or};
 use super::stream::{Connection, Locked, Patience, Stage, State, StreamSocket, turn, wake_all};
 use crate::ground::errno::{Errno, INVALID};
 use crate::rsocket::parts::buffers::Buffers;
-use crate::rsocket::protocol::stream::{End, How, Stream};
+use crate::rsocket::protocol::stream::{How, Stream, StreamEnd};
 
 /// How long closing waits for what was sent to arrive. The transport gives a dead peer up before.
 pub(crate) const LINGERING: Duration = Duration::from_secs(30);
@@ -192,8 +192,8 @@ pub(crate) fn readiness_of(state: &State, events: i16) -> i16 {
             // What has arrived is read first: many programs look at nothing else once they see this.
             if stream.available() == 0 {
                 match stream.end() {
-                    Some(End::Failed(_)) => ready |= libc::POLLERR | libc::POLLHUP,
-                    Some(End::Parted) => ready |= libc::POLLHUP,
+                    Some(StreamEnd::Failed(_)) => ready |= libc::POLLERR | libc::POLLHUP,
+                    Some(StreamEnd::Parted) => ready |= libc::POLLHUP,
                     None => {}
                 }
             }

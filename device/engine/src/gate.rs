@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::{Call, Ordinals};
 use pumice_events::{Event, Subscriber, Subscribers, Topics};
-use pumice_faults::Triggers;
 use pumice_faults::calls::{CallFaults, CallKey, CallRules};
+use pumice_faults::{FaultPlan, Triggers};
+use pumice_ground::clock::Clock;
 use pumice_transport::types::AsyncEventType;
 
 /// What calls look at first.
@@ -109,6 +110,13 @@ pub enum CallEnd<'a> {
 }
 
 impl CallGate {
+    /// The gate of a device whose calls no rule is about.
+    pub fn open(events: Arc<Subscribers>, device: &str, clock: &Clock) -> CallGate {
+        let triggers = Triggers::new(&FaultPlan::new(), clock);
+        let faults = CallFaults::new(&FaultPlan::new(), device, &triggers);
+        CallGate::new(CallWatch::default(), faults, triggers, events)
+    }
+
     /// The gate of a device with these rules about calls.
     pub fn new(
         watch: CallWatch,
@@ -186,9 +194,6 @@ impl CallGate {
 
 #[cfg(test)]
 mod tests {
-    use pumice_faults::FaultPlan;
-    use pumice_ground::clock::Clock;
-
     use super::*;
 
     #[derive(Default)]

@@ -12,14 +12,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 
 /// A folder of a test's own, where its processes meet.
-pub(crate) struct Place(pub(crate) PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
-impl Place {
-    pub(crate) fn new(name: &str) -> Place {
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
         let folder = std::env::temp_dir().join(format!("pumice-fault-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::DirBuilder::new().mode(0o700).create(&folder).expect("the folder of temporary files is writable");
-        Place(folder)
+        Scratch(folder)
     }
 
     pub(crate) fn pumice(&self, arguments: &[&str]) -> Command {
@@ -50,14 +50,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// Compiles `tests/fault/<name>.c`; none if there is no compiler or no library.
-pub(crate) fn compile(place: &Place, name: &str) -> Option<PathBuf> {
+pub(crate) fn compile(scratch: &Scratch, name: &str) -> Option<PathBuf> {
     if !Path::new("/usr/include/infiniband/verbs.h").exists()
         || Command::new("cc").arg("--version").output().is_err()
     {
@@ -65,7 +65,7 @@ pub(crate) fn compile(place: &Place, name: &str) -> Option<PathBuf> {
         return None;
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fault/{name}.c"));
-    let program = place.0.join(name);
+    let program = scratch.0.join(name);
     let flags = ["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"];
     let built = Command::new("cc")
         .args(flags)
@@ -93,18 +93,24 @@ pub(crate) struct Paced {
 
 impl Paced {
     /// Starts it on an address that no other test uses; `end` is the address's last number.
-    pub(crate) fn start(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
-        Paced::begin(place, program, end, &["run"], options)
+    pub(crate) fn start(scratch: &Scratch, program: &Path, end: u8, options: &[&str]) -> Paced {
+        Paced::begin(scratch, program, end, &["run"], options)
     }
 
     /// The same by this command.
-    pub(crate) fn begin(place: &Place, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
-        Paced::on(place, program, &address(end), by, options)
+    pub(crate) fn begin(scratch: &Scratch, program: &Path, end: u8, by: &[&str], options: &[&str]) -> Paced {
+        Paced::on(scratch, program, &address(end), by, options)
     }
 
     /// The same on these addresses.
-    pub(crate) fn on(place: &Place, program: &Path, addresses: &str, by: &[&str], options: &[&str]) -> Paced {
-        let mut command = place.pumice(by);
+    pub(crate) fn on(
+        scratch: &Scratch,
+        program: &Path,
+        addresses: &str,
+        by: &[&str],
+        options: &[&str],
+    ) -> Paced {
+        let mut command = scratch.pumice(by);
         command
             .args(["--addr", addresses])
             .args(options)
@@ -118,8 +124,8 @@ impl Paced {
     }
 
     /// Starts one that sends to itself.
-    pub(crate) fn alone(place: &Place, program: &Path, end: u8, options: &[&str]) -> Paced {
-        let mut paced = Paced::start(place, program, end, options);
+    pub(crate) fn alone(scratch: &Scratch, program: &Path, end: u8, options: &[&str]) -> Paced {
+        let mut paced = Paced::start(scratch, program, end, options);
         paced.hears("ready\n");
         paced
     }

@@ -1,6 +1,6 @@
 //! Which folder the processes of a user meet in, when other users may have taken its name first.
 //!
-//! The places in their order:
+//! The folders in their order:
 //!
 //! 1. `$XDG_RUNTIME_DIR/pumice`, or `/run/user/UID/pumice` for sessions that were not told, such as cron's.
 //!    No other user can make names there.
@@ -10,8 +10,8 @@
 //! 3. `~/.cache/pumice-BOOT`, if all of these are taken or /tmp cannot be written. BOOT names this boot of
 //!    this host: home folders may be shared with other hosts.
 //!
-//! All processes arrive at the same place because a folder that exists is preferred to one that would have to
-//! be made, and because names are made in one order.
+//! All processes arrive at the same folder because a folder that exists is preferred to one that would have
+//! to be made, and because names are made in one order.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,17 +27,17 @@ const MAX_NAMES: u32 = 100;
 
 /// Where a user's processes meet.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FoundFolder {
     pub(super) folder: PathBuf,
-    /// What the user should know: a place that comes earlier cannot be used.
+    /// What the user should know: a folder that comes earlier cannot be used.
     pub(super) notice: Option<String>,
 }
 
-/// The place of this user's processes, made if it is not there.
+/// The folder of this user's processes, made if it is not there.
 ///
 /// # Errors
 /// There is none that is fit for it.
-pub(super) fn find() -> Result<Place, ShareError> {
+pub(super) fn find() -> Result<FoundFolder, ShareError> {
     Surroundings::of_this_process().find()
 }
 
@@ -47,24 +47,24 @@ pub(super) fn find() -> Result<Place, ShareError> {
 /// # Errors
 /// See [`ShareError`].
 pub fn runtime_folder() -> Result<PathBuf, ShareError> {
-    find().map(|place| place.folder)
+    find().map(|found| found.folder)
 }
 
-/// The same for what cannot use every path: the first place whose path `fits`.
+/// The same for what cannot use every path: the first folder whose path `fits`.
 ///
 /// # Errors
 /// See [`ShareError`].
 pub fn runtime_folder_that(fits: impl Fn(&Path) -> bool) -> Result<PathBuf, ShareError> {
-    Surroundings::of_this_process().without(|path| !fits(path)).find().map(|place| place.folder)
+    Surroundings::of_this_process().without(|path| !fits(path)).find().map(|found| found.folder)
 }
 
-/// Other places of this user's with a file of this name: processes that were told another one may be there.
+/// Other folders of this user's with a file of this name: processes that were told another one may be there.
 pub(super) fn others(than: &Path, name: &str) -> Vec<PathBuf> {
-    let places = Surroundings::of_this_process();
-    places.existing().filter(|folder| folder != than && system::exists(&folder.join(name))).collect()
+    let surroundings = Surroundings::of_this_process();
+    surroundings.existing().filter(|folder| folder != than && system::exists(&folder.join(name))).collect()
 }
 
-/// What the places follow from.
+/// What the folders follow from.
 #[derive(Debug)]
 struct Surroundings {
     /// This user, as files show it.
@@ -108,7 +108,7 @@ impl Surroundings {
         Surroundings { given, home, ..self }
     }
 
-    fn find(&self) -> Result<Place, ShareError> {
+    fn find(&self) -> Result<FoundFolder, ShareError> {
         let mut refusals = Vec::new();
         let found = self
             .private()
@@ -122,10 +122,10 @@ impl Surroundings {
             });
         let mut refusals = refusals.into_iter();
         match (found, refusals.next()) {
-            (Some(folder), None) => Ok(Place { folder, notice: None }),
+            (Some(folder), None) => Ok(FoundFolder { folder, notice: None }),
             (Some(folder), Some(refusal)) => {
                 let notice = format!("{refusal}; {} is used instead", folder.display());
-                Ok(Place { folder, notice: Some(notice) })
+                Ok(FoundFolder { folder, notice: Some(notice) })
             }
             (None, Some(first)) => Err(ShareError::NoFolder { first: Box::new(first) }),
             (None, None) => Err(ShareError::NoFolder {
@@ -166,7 +166,7 @@ impl Surroundings {
         Some(found)
     }
 
-    /// Places that exist and are ours.
+    /// Folders that exist and are ours.
     fn existing(&self) -> impl Iterator<Item = PathBuf> {
         self.private().chain(self.shared_names()).chain(self.at_home()).filter(|path| is_ours(path))
     }
@@ -249,7 +249,8 @@ mod tests {
 
     impl Scene {
         fn new(name: &str) -> Scene {
-            let top = std::env::temp_dir().join(format!("pumice-places-{name}-{}", std::process::id()));
+            let top =
+                std::env::temp_dir().join(format!("pumice-runtime-folders-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&top);
             for folder in ["tmp", "run", "home", "given"] {
                 fs::create_dir_all(top.join(folder)).unwrap();
@@ -270,13 +271,13 @@ mod tests {
             }
         }
 
-        /// The place relative to the scene, and what is said.
+        /// The folder relative to the scene, and what is said.
         fn find(&self, surroundings: &Surroundings) -> (String, Option<String>) {
-            let place = surroundings.find().unwrap();
-            let about = fs::symlink_metadata(&place.folder).unwrap();
+            let found = surroundings.find().unwrap();
+            let about = fs::symlink_metadata(&found.folder).unwrap();
             assert_eq!((about.mode() & 0o7777, about.uid()), (0o700, process::effective_uid()));
-            let folder = place.folder.strip_prefix(&self.0).unwrap();
-            (folder.to_str().unwrap().to_owned(), place.notice)
+            let folder = found.folder.strip_prefix(&self.0).unwrap();
+            (folder.to_str().unwrap().to_owned(), found.notice)
         }
     }
 

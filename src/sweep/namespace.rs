@@ -7,23 +7,23 @@ use std::process::{Child, Command, Stdio};
 /// What holds a namespace: it brings loopback up, and ends with its input.
 const HOLD: &str = "ip link set lo up && echo ready && exec cat";
 
-/// A place for one run at a time.
+/// A network namespace for one run at a time.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RunNamespace {
     /// The process that holds the namespace; `None`: this one.
     holder: Option<Child>,
     /// The namespace belongs to a user namespace, because this is not root.
     with_user: bool,
 }
 
-impl Place {
+impl RunNamespace {
     /// In this network namespace.
-    pub(super) const fn here() -> Place {
-        Place { holder: None, with_user: false }
+    pub(super) const fn here() -> RunNamespace {
+        RunNamespace { holder: None, with_user: false }
     }
 
     /// In a network namespace of its own; `None` if that cannot be had.
-    pub(super) fn apart() -> Option<Place> {
+    pub(super) fn apart() -> Option<RunNamespace> {
         let with_user = !rustix::process::geteuid().is_root();
         let mut command = Command::new("unshare");
         command.args(if with_user { &["--user", "--map-root-user", "--net"][..] } else { &["--net"] });
@@ -32,9 +32,9 @@ impl Place {
         let mut holder = command.spawn().ok()?;
         let mut line = String::new();
         let output = holder.stdout.take()?;
-        let place = Place { holder: Some(holder), with_user };
+        let namespace = RunNamespace { holder: Some(holder), with_user };
         BufReader::new(output).read_line(&mut line).ok()?;
-        (line == "ready\n").then_some(place)
+        (line == "ready\n").then_some(namespace)
     }
 
     /// The command that runs a program there.
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunNamespace {
     fn drop(&mut self) {
         if let Some(holder) = &mut self.holder {
             // It ends with its input.
