@@ -1,4 +1,4 @@
-//! What the checker is told of completion queues and their channels, of queue pairs and shared receive queues.
+//! What the checker is told of calls about queues, and about channels.
 
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{QpState, WcStatus};

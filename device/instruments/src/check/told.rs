@@ -71,18 +71,25 @@ pub(super) trait Check: Debug + Send {
     /// The program acknowledges so many completion events.
     fn events_acknowledged(&mut self, _context: &mut Context, _cq: u32, _count: u64) {}
     /// The program reads a field of a failed completion of the queue at an address.
-    fn field_of_error_read(&mut self, _c: &mut Context, _address: u64, _field: &str, _status: WcStatus) {}
+    fn field_of_error_read(
+        &mut self,
+        _context: &mut Context,
+        _address: u64,
+        _field: &str,
+        _status: WcStatus,
+    ) {
+    }
 
     /// A send request was posted to a queue pair that is known.
     fn send_posted(&mut self, _context: &mut Context, _qp: u32, _is_signaled: bool) {}
     /// The same of each queue pair: the request is the `message`-th one, and has so many bytes.
     fn request_posted(
         &mut self,
-        _c: &mut Context,
+        _context: &mut Context,
         _qp: u32,
         _message: u64,
         _bytes: u32,
-        _: &SendRequest<'_>,
+        _request: &SendRequest<'_>,
     ) {
     }
     /// Its payload of so many bytes is in registered memory.
@@ -110,7 +117,15 @@ pub(super) trait Check: Debug + Send {
     /// That is why nothing is sent for a while. `retries_left`: as the device counts them.
     fn waits_for_receive(&mut self, _context: &mut Context, _qp: u32, _retries_left: u8, _wait_ns: u64) {}
     /// A request of the peer begins to use memory of this process; `ends`: it has one packet.
-    fn remote_access(&mut self, _: &mut Context, _qp: u32, _: OperationClass, _: &RemoteRange, _ends: bool) {}
+    fn remote_access(
+        &mut self,
+        _context: &mut Context,
+        _qp: u32,
+        _class: OperationClass,
+        _range: &RemoteRange,
+        _ends: bool,
+    ) {
+    }
     /// The last packet of a WRITE was executed.
     fn remote_write_ended(&mut self, _context: &mut Context, _qp: u32, _has_imm: bool) {}
 
@@ -124,7 +139,8 @@ pub(super) trait Check: Debug + Send {
     fn srq_destroyed(&mut self, _context: &mut Context, _srq: u32) {}
 
     /// The device has an asynchronous event for the program.
-    fn async_event_raised(&mut self, _context: &mut Context, _: AsyncEventType, _element: AsyncElement) {}
+    fn async_event_raised(&mut self, _context: &mut Context, _event: AsyncEventType, _element: AsyncElement) {
+    }
     /// The program gets an asynchronous event; `address`: of the object that it is about, 0 if none.
     fn async_event_got(&mut self, _context: &mut Context, _address: u64) {}
     /// The program acknowledges an asynchronous event about the object at an address.
@@ -134,7 +150,7 @@ pub(super) trait Check: Debug + Send {
     /// The program acknowledges the event of rdma_cm at an address.
     fn cm_event_acknowledged(&mut self, _context: &mut Context, _event: u64) {}
     /// The program acknowledges an event of rdma_cm of this name, whose private data is in this page.
-    fn private_data_given_back(&mut self, _c: &mut Context, _event: u64, _name: &str, _page: usize) {}
+    fn private_data_given_back(&mut self, _context: &mut Context, _event: u64, _name: &str, _page: usize) {}
     /// The program reads private data in a page that it has given back, where these return addresses say.
     fn private_data_read(&mut self, _context: &mut Context, _page: usize, _addresses: &[u64]) {}
     /// A call about an identifier waits for the acknowledgement of events with these names for a second.
@@ -142,7 +158,7 @@ pub(super) trait Check: Debug + Send {
     /// The program destroys an object, and has not acknowledged so many events of it for a second.
     fn waits_for_acknowledgements(
         &mut self,
-        _c: &mut Context,
+        _context: &mut Context,
         _address: u64,
         _: u64,
         _: &str,
@@ -153,7 +169,7 @@ pub(super) trait Check: Debug + Send {
     /// The object at an address may be used by one thread at a time, together with all others of the domain.
     fn belongs_to_thread_domain(&mut self, _address: u64, _domain: u64) {}
     /// A thread makes a call that is given the object at this address.
-    fn thread_enters(&mut self, _c: &mut Context, _thread: u64, _call: &'static str, _address: u64) {}
+    fn thread_enters(&mut self, _context: &mut Context, _thread: u64, _call: &'static str, _address: u64) {}
     /// The call ends.
     fn thread_leaves(&mut self, _thread: u64, _address: u64) {}
 

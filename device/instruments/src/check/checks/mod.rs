@@ -1,4 +1,4 @@
-//! The list of checks. A new one is a file here, and its lines in the two lists of this file.
+//! The list of checks. A new one is a file here, and its module and its row below.
 
 mod asleep;
 mod async_events;
@@ -39,7 +39,8 @@ macro_rules! rows {
     };
 }
 
-/// All checks, in the order in which they are told.
+/// All checks, which know of nothing yet, in the order in which they are told. If several find something at
+/// once, that is the order of the findings.
 pub(super) fn all() -> Vec<Box<dyn Check>> {
     rows![
         Memory,

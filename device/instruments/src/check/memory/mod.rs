@@ -9,6 +9,7 @@ mod freed;
 mod hear;
 mod overlaps;
 mod payload;
+mod posts;
 mod regions;
 mod requests;
 mod span;
