@@ -15,10 +15,10 @@ use super::kept::Of;
 use super::objects::Object;
 use super::stack::Stack;
 
-/// Looks for one thing that programs do wrong, with state of its own.
+/// Looks for something that programs do wrong, with state of its own.
 ///
-/// It is told of calls and of the device's events, of most when the shared records have them already, and
-/// hears what it has a method for. Completion queues and shared receive queues are named by the handles of
+/// It is told of calls and of the device's events, and has a method for each of those that it looks at. The
+/// shared records have them already, except for [`Check::hears`]. Completion queues and shared receive queues are named by the handles of
 /// the shared records, queue pairs by their numbers, and objects by the addresses of the program's pointers.
 pub(super) trait Check: Debug + Send {
     /// A queue is gone or made anew, of which a record may be kept; all of them if none is named.
@@ -82,7 +82,7 @@ pub(super) trait Check: Debug + Send {
 
     /// A send request was posted to a queue pair that is known.
     fn send_posted(&mut self, _context: &mut Context, _qp: u32, _is_signaled: bool) {}
-    /// The same of each queue pair: the request is the `message`-th one, and has so many bytes.
+    /// A send request was posted to a queue pair, known or not: its `message`-th one, of so many bytes.
     fn request_posted(
         &mut self,
         _context: &mut Context,
@@ -92,7 +92,7 @@ pub(super) trait Check: Debug + Send {
         _request: &SendRequest<'_>,
     ) {
     }
-    /// Its payload of so many bytes is in registered memory.
+    /// A send request was posted whose payload of so many bytes is in registered memory.
     fn posted_from_memory(&mut self, _context: &mut Context, _qp: u32, _bytes: u32) {}
     /// A receive was posted to a queue pair that is known.
     fn receive_posted(&mut self, _context: &mut Context, _qp: u32) {}
@@ -160,8 +160,8 @@ pub(super) trait Check: Debug + Send {
         &mut self,
         _context: &mut Context,
         _address: u64,
-        _: u64,
-        _: &str,
+        _count: u64,
+        _events: &str,
         _remedy: &str,
     ) {
     }
