@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::checks;
+use super::checks::Checks;
 use super::context::{Capture, Context};
 use super::kept::Of;
 use super::means::{Fill, OwnStack, Read, Switches, Watch};
@@ -16,7 +16,7 @@ use super::told::Check;
 /// but [`Capture`] and what it is lent.
 pub struct Checker {
     pub(super) context: Context,
-    checks: Vec<Box<dyn Check>>,
+    checks: Checks,
 }
 
 impl fmt::Debug for Checker {
@@ -28,7 +28,7 @@ impl fmt::Debug for Checker {
 impl Checker {
     /// Knows of nothing yet. `looks_for_slow`: slow ways are findings too.
     pub fn new(capture: Capture, looks_for_slow: bool) -> Checker {
-        Checker { context: Context::new(capture, looks_for_slow), checks: checks::all() }
+        Checker { context: Context::new(capture, looks_for_slow), checks: Checks::default() }
     }
 
     /// What it is told from now on is about this device.
@@ -43,10 +43,9 @@ impl Checker {
     }
 
     /// Tells each check something.
+    #[inline]
     pub(super) fn tell(&mut self, mut say: impl FnMut(&mut dyn Check, &mut Context)) {
-        for check in &mut self.checks {
-            say(check.as_mut(), &mut self.context);
-        }
+        self.checks.tell(|check| say(check, &mut self.context));
     }
 
     /// A queue is gone or made anew; all of them if none is named.
@@ -55,8 +54,8 @@ impl Checker {
     }
 
     /// Asks each check until one knows.
-    pub(super) fn ask<T>(&self, question: impl FnMut(&dyn Check) -> Option<T>) -> Option<T> {
-        self.checks.iter().map(AsRef::as_ref).find_map(question)
+    pub(super) fn ask<T>(&self, question: impl Fn(&dyn Check) -> Option<T>) -> Option<T> {
+        self.checks.ask(question)
     }
 
     fn lend(&mut self) {
