@@ -18,8 +18,9 @@ use super::stack::Stack;
 /// Looks for something that programs do wrong, with state of its own.
 ///
 /// It is told of calls and of the device's events, and has a method for each of those that it looks at. The
-/// shared records have them already, except for [`Check::hears`]. Completion queues and shared receive queues are named by the handles of
-/// the shared records, queue pairs by their numbers, and objects by the addresses of the program's pointers.
+/// shared records have them already, except for [`Check::hears`]. Completion queues and shared receive queues
+/// are named by the handles of the shared records, queue pairs by their numbers, and objects by the addresses
+/// of the program's pointers.
 pub(super) trait Check: Debug + Send {
     /// A queue is gone or made anew, of which a record may be kept; all of them if none is named.
     fn forget(&mut self, _of: Option<Of>) {}
