@@ -12,6 +12,9 @@ const MAX_OBJECTS: usize = 1 << 17;
 /// Destroyed objects that are remembered.
 const MAX_GONE: usize = 4096;
 
+/// What messages call memory regions.
+pub(super) const REGION: &str = "memory region";
+
 /// An object that the program has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Object {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pumice_events::{Event, Subscriber, Topics};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, QpContext};
-use pumice_transport::types::{Cause, DropReason, WcStatus, WrClass};
+use pumice_transport::types::{WcStatus, WrClass};
 use pumice_transport::wire::Syndrome;
 
 use super::checker::Checker;
@@ -49,18 +49,12 @@ impl Subscriber for CheckSubscriber {
 impl Checker {
     /// Something happened.
     pub fn hear(&mut self, event: &Event<'_>) {
-        let own = self.own;
-        self.hear_of_memory(event);
+        let own = self.context.own;
+        self.tell(|check, context| check.hears(context, event));
         match event {
             Event::Qp { qp, event } => self.hear_of_qp(qp, event),
-            Event::QpDestroyed { qp } => {
-                self.order_of_end(qp.qpn.value());
-                self.qp_destroyed(qp);
-            }
-            Event::Polled { cq, completion } => {
-                self.polled(own.handle(cq.index), completion);
-                self.order_of_poll(completion);
-            }
+            Event::QpDestroyed { qp } => self.qp_destroyed(qp.qpn.value()),
+            Event::Polled { cq, completion } => self.polled(own.handle(cq.index), completion),
             Event::Armed { cq, solicited_only } => self.cq_armed(own.handle(cq.index), *solicited_only),
             Event::CompletionEventRaised { cq } => self.event_raised(own.handle(cq.index)),
             Event::CompletionEventDelivered { cq } => self.event_delivered(own.handle(cq.index)),
@@ -76,31 +70,32 @@ impl Checker {
         match event {
             QpEvent::StateChanged { to, peer, .. } => {
                 self.state_changed(number, *to);
-                self.order_of_state(number, *to, *peer);
+                self.tell(|check, context| check.state_changed(context, number, *to, *peer));
             }
             QpEvent::SendPosted { signaled, inline, length_bytes, opcode, message, request, .. } => {
                 self.send_posted(number, *signaled);
-                self.order_of_post(number, *message, *length_bytes, request);
+                self.tell(|check, context| {
+                    check.request_posted(context, number, *message, *length_bytes, request);
+                });
                 if !inline && opcode.info().class != WrClass::Local {
                     self.posted_from_memory(number, *length_bytes);
                 }
             }
             QpEvent::RecvPosted { .. } => self.receive_posted(number),
             QpEvent::Completed { completion, cq, released } => {
-                self.completed(number, self.own.handle(*cq), completion, *released);
-                self.order_of_completion(number, completion, *released);
+                self.completed(number, self.context.own.handle(*cq), completion, *released);
                 if completion.status == WcStatus::RnrRetryExcErr {
                     self.send_failed(number, completion.status);
                 }
             }
             QpEvent::RemoteAccess { class, range, ends } => {
-                self.order_of_access(number, *class, range, *ends);
+                self.tell(|check, context| check.remote_access(context, number, *class, range, *ends));
             }
-            QpEvent::RemoteWriteEnded { has_imm } => self.order_of_write(number, *has_imm),
-            QpEvent::NakSent { syndrome: Syndrome::RnrNak { .. }, psn } => {
-                self.found_no_receive(qp, psn.value());
+            QpEvent::RemoteWriteEnded { has_imm } => {
+                self.tell(|check, context| check.remote_write_ended(context, number, *has_imm));
             }
-            QpEvent::Dropped { reason: Counter::RxNoReceive, psn, .. } => {
+            QpEvent::NakSent { syndrome: Syndrome::RnrNak { .. }, psn }
+            | QpEvent::Dropped { reason: Counter::RxNoReceive, psn, .. } => {
                 self.found_no_receive(qp, psn.value());
             }
             QpEvent::NakReceived { syndrome: Syndrome::RnrNak { .. }, psn } => {
@@ -109,15 +104,6 @@ impl Checker {
             QpEvent::ReceiverNotReady { retries_left, wait_ns, .. } => {
                 self.waits_for_receive(number, *retries_left, *wait_ns);
             }
-            QpEvent::Dropped { reason: Counter::RxBadQkey, .. } => self.other_qkey(number),
-            QpEvent::Logged(Cause::NoReadDepth { opcode, .. }) => {
-                self.has_no_read_depth(number, opcode.name());
-            }
-            QpEvent::Logged(Cause::PacketDropped { reason, .. }) => match reason {
-                DropReason::NotReceiving { .. } => self.came_early(number),
-                DropReason::OtherPartition { given, own } => self.other_pkey(number, *given, *own),
-                _ => {}
-            },
             _ => {}
         }
     }

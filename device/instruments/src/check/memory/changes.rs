@@ -3,33 +3,34 @@
 use pumice_transport::host::MemoryError;
 use pumice_transport::types::RemoteRange;
 
-use super::super::checker::{Checker, Found, counted, related};
+use super::super::context::{Context, Found, counted, related};
 use super::super::kind::{
     DEREGISTERED_WHILE_IN_USE, FREED_WHILE_IN_USE, RECEIVE_BUFFER_WRITTEN, SEND_BUFFER_CHANGED, STALE_RKEY,
 };
 use super::payload::Contents;
 use super::regions::Key;
 use super::requests::{Posted, QueueId};
+use super::state::Memory;
 
-impl Checker {
+impl Memory {
     /// A send request is over as far as the peer is concerned: is its payload what it was?
-    pub(super) fn look_at_payload(&mut self, posted: &Posted) {
+    pub(super) fn look_at_payload(&mut self, context: &mut Context, posted: &Posted) {
         if posted.is_shared || posted.at_post == Contents::Unknown {
             return;
         }
-        let now = self.memory.reader.contents(posted.spans());
+        let now = self.reader.contents(posted.spans());
         if now == Contents::Unmapped {
-            return self.tell_unmapped(posted);
+            return self.tell_unmapped(context, posted);
         }
         let when = match posted.at_departure {
             Some(left) if left != posted.at_post => "before its last packet had left",
             _ if now == posted.at_post => return,
             // What is never sent again was read when it left.
-            Some(_) if !self.sends_again(posted.queue) => return,
+            Some(_) if !self.sends_again(context, posted.queue) => return,
             Some(_) => "after its packets had left: they are not sent again unless one is lost",
             None => "before it was complete",
         };
-        let object = self.owner_of(posted.queue);
+        let object = self.owner_of(context, posted.queue);
         let (wr_id, bytes) = (posted.wr_id, posted.bytes());
         let stack_note = match posted.is_on_stack {
             true => {
@@ -42,54 +43,54 @@ impl Checker {
             "the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}{stack_note}"
         );
         let stack = posted.stack.clone();
-        self.found(&SEND_BUFFER_CHANGED, Found { object, numbers, stack, related: Vec::new() });
+        context.found(&SEND_BUFFER_CHANGED, Found { object, numbers, stack, related: Vec::new() });
     }
 
     /// Whether a queue pair sends packets again that are lost.
-    fn sends_again(&self, queue: QueueId) -> bool {
+    fn sends_again(&self, context: &Context, queue: QueueId) -> bool {
         let QueueId::Sends(qp) = queue else { return false };
-        self.qps.get(&qp).is_some_and(|qp| !matches!(qp.service, "UC" | "UD"))
+        context.qps.get(&qp).is_some_and(|qp| !matches!(qp.service, "UC" | "UD"))
     }
 
     /// The first message for a receive comes: is its buffer as it was posted?
-    pub(super) fn look_at_receive(&mut self, posted: &Posted, now: Contents) {
+    pub(super) fn look_at_receive(&mut self, context: &mut Context, posted: &Posted, now: Contents) {
         if now == Contents::Unmapped {
-            return self.tell_unmapped(posted);
+            return self.tell_unmapped(context, posted);
         }
         if now == posted.at_post || Contents::Unknown == posted.at_post {
             return;
         }
-        let object = self.owner_of(posted.queue);
+        let object = self.owner_of(context, posted.queue);
         let (wr_id, bytes) = (posted.wr_id, posted.bytes());
         let numbers = format!(
             "the buffer of {bytes} bytes of receive {wr_id:#x} of {object}, posted here, had changed when \
              its message came"
         );
         let stack = posted.stack.clone();
-        self.found(&RECEIVE_BUFFER_WRITTEN, Found { object, numbers, stack, related: Vec::new() });
+        context.found(&RECEIVE_BUFFER_WRITTEN, Found { object, numbers, stack, related: Vec::new() });
     }
 
-    fn tell_unmapped(&mut self, posted: &Posted) {
+    fn tell_unmapped(&mut self, context: &mut Context, posted: &Posted) {
         if posted.is_freed {
             return;
         }
-        let object = self.owner_of(posted.queue);
+        let object = self.owner_of(context, posted.queue);
         let (role, wr_id, bytes) = (posted.role.name(), posted.wr_id, posted.bytes());
         let numbers = format!(
             "{role} of {object}, {wr_id:#x}, posted here, is under way, and its buffer of {bytes} bytes is \
              not mapped any more"
         );
         let stack = posted.stack.clone();
-        self.found(&FREED_WHILE_IN_USE, Found { object, numbers, stack, related: Vec::new() });
+        context.found(&FREED_WHILE_IN_USE, Found { object, numbers, stack, related: Vec::new() });
     }
 
     /// The program deregisters memory.
-    pub(super) fn region_ended(&mut self, key: Key) {
-        let stack = self.here();
-        if let Some((count, oldest)) = self.memory.requests.users_of(key) {
+    pub(super) fn region_ended(&mut self, context: &mut Context, key: Key) {
+        let stack = context.here();
+        if let Some((count, oldest)) = self.requests.users_of(key) {
             let (role, wr_id, posted) = (oldest.role.name(), oldest.wr_id, oldest.stack.clone());
-            let owner = self.owner_of(oldest.queue);
-            let object = self.memory.regions.at(key).map(|region| region.name(key)).unwrap_or_default();
+            let owner = self.owner_of(context, oldest.queue);
+            let object = self.regions.at(key).map(|region| region.name(key)).unwrap_or_default();
             let numbers = format!(
                 "posted requests that use {object}: {count}; the oldest is {role} of {owner}, {wr_id:#x}"
             );
@@ -99,21 +100,21 @@ impl Checker {
                 related("the memory was registered here", &made),
             ];
             let found = Found { object, numbers, stack: stack.clone(), related };
-            self.found(&DEREGISTERED_WHILE_IN_USE, found);
+            context.found(&DEREGISTERED_WHILE_IN_USE, found);
         }
-        self.memory.regions.end(key, stack);
+        self.regions.end(key, stack);
     }
 
     /// A request of the peer was refused or dropped for this reason; it names this memory.
-    pub(super) fn key_refused(&mut self, qp: u32, reason: &str, range: &RemoteRange) {
+    pub(super) fn key_refused(&mut self, context: &mut Context, qp: u32, reason: &str, range: &RemoteRange) {
         let RemoteRange { rkey, address, length_bytes } = *range;
-        let key = self.own.key(rkey);
-        if reason != MemoryError::UnknownKey.reason() || self.memory.regions.at(key).is_some() {
+        let key = context.own.key(rkey);
+        if reason != MemoryError::UnknownKey.reason() || self.regions.at(key).is_some() {
             return;
         }
-        let Some(gone) = self.memory.regions.gone(key).cloned() else { return };
+        let Some(gone) = self.regions.gone(key).cloned() else { return };
         let object = gone.region.name(key);
-        let owner = self.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
+        let owner = context.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
         let numbers = format!(
             "the peer of {owner} asked for {} at {address:#x} of {object}, which is deregistered",
             counted(length_bytes, "byte")
@@ -122,6 +123,6 @@ impl Checker {
             related("the memory was deregistered here", &gone.ended),
             related("the memory was registered here", &gone.region.made),
         ];
-        self.found(&STALE_RKEY, Found { object, numbers, stack: gone.ended, related });
+        context.found(&STALE_RKEY, Found { object, numbers, stack: gone.ended, related });
     }
 }

@@ -4,57 +4,30 @@ use pumice_events::Event;
 use pumice_transport::event::{QpEvent, Side};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{
-    Cause, Detail, QpState, RecvRequest, RemoteRange, Sge, WcOpcode, WcStatus, WorkCompletion, WrClass,
+    Cause, Detail, QpState, RemoteRange, WcOpcode, WcStatus, WorkCompletion, WrClass,
 };
 use pumice_transport::wire::{Opcode, OpcodeInfo, OperationClass, Psn};
 
-use super::super::checker::Checker;
+use super::super::context::Context;
 use super::super::stack::Stack;
-use super::payload::{Contents, Read};
+use super::payload::Contents;
+use super::posts::Post;
 use super::regions::{Key, Region};
-use super::requests::{Part, Parts, Posted, QueueId, Role};
-use super::span::Span;
-use super::state::OwnStack;
+use super::requests::{QueueId, Role};
+use super::state::Memory;
 
-/// A request that is being posted, as [`Posted`] has it.
-struct Post<'a> {
-    queue: QueueId,
-    number: u64,
-    wr_id: u64,
-    role: Role,
-    sges: &'a [Sge],
-    end_psn: Psn,
-    is_signaled: bool,
-    is_one_packet: bool,
-}
-
-impl Checker {
-    /// Memory is read like this, to see whether it changes; without it, no contents are looked at.
-    pub fn reads_memory_by(&mut self, read: Read) {
-        self.memory.reader.read = Some(read);
-    }
-
-    /// Memory that the device copies at the same moment is read like this; without it, as other memory.
-    pub fn reads_mapped_memory_by(&mut self, read: Read) {
-        self.memory.reader.read_at_once = Some(read);
-    }
-
-    /// The stack of the calling thread is known like this; without it, no buffer is said to be on one.
-    pub fn knows_stacks_by(&mut self, own_stack: OwnStack) {
-        self.memory.own_stack = Some(own_stack);
-    }
-
+impl Memory {
     /// Something happened that may be about memory.
-    pub(in crate::check) fn hear_of_memory(&mut self, event: &Event<'_>) {
+    pub(super) fn hear_of_memory(&mut self, context: &mut Context, event: &Event<'_>) {
         match event {
-            Event::Qp { qp, event } if self.qps.contains_key(&qp.qpn.value()) => {
-                self.hear_of_buffers(qp, event);
+            Event::Qp { qp, event } if context.qps.contains_key(&qp.qpn.value()) => {
+                self.hear_of_buffers(context, qp, event);
             }
             Event::RegionRegistered { key, address, length, iova, stays_mapped } => {
-                let made = self.here();
+                let made = context.here();
                 // A region may be changed: what its requests use is elsewhere now.
-                let key = self.own.key(*key);
-                self.memory.requests.key_changes(key);
+                let key = context.own.key(*key);
+                self.requests.key_changes(key);
                 let region = Region {
                     address: *address,
                     length: *length,
@@ -62,23 +35,27 @@ impl Checker {
                     stays_mapped: *stays_mapped,
                     made,
                 };
-                self.memory.regions.add(key, region);
+                self.regions.add(key, region);
             }
-            Event::RegionDeregistered { key } => self.region_ended(self.own.key(*key)),
+            Event::RegionDeregistered { key } => {
+                let key = context.own.key(*key);
+                self.region_ended(context, key);
+            }
             Event::SharedRecvPosted { srq, request } => {
-                self.receive_posted_to(QueueId::Shared(self.own.handle(*srq)), request);
+                let queue = QueueId::Shared(context.own.handle(*srq));
+                self.receive_posted_to(context, queue, request);
             }
             Event::SrqDestroyed { srq } => {
-                self.memory.requests.drop_queue(QueueId::Shared(self.own.handle(*srq)));
+                self.requests.drop_queue(QueueId::Shared(context.own.handle(*srq)));
             }
             Event::Polled { completion, .. } => self.landed_was_polled(completion),
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
         }
-        self.tell_bounds();
+        self.tell_bounds(context);
     }
 
-    fn hear_of_buffers(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+    fn hear_of_buffers(&mut self, context: &mut Context, qp: &QpContext, event: &QpEvent<'_>) {
         let number = qp.qpn.value();
         match event {
             QpEvent::SendPosted {
@@ -97,230 +74,128 @@ impl Checker {
                     self.prepared_in_buffers(request.sges);
                 }
                 if *inline || *length_bytes == 0 || opcode.info().class == WrClass::Local {
-                    return self.memory.requests.pass(queue, *message);
+                    return self.requests.pass(queue, *message);
                 }
                 let role = if opcode.info().data.is_sent() { Role::Payload } else { Role::Answer };
-                let is_ready = self.qps.get(&number).is_some_and(|qp| qp.state == QpState::Rts);
-                self.post(&Post {
-                    queue,
-                    number: *message,
-                    wr_id: *wr_id,
-                    role,
-                    sges: request.sges,
-                    end_psn: psn.plus(*packet_count),
-                    is_signaled: *signaled,
-                    is_one_packet: *packet_count == 1 && role == Role::Payload && is_ready,
-                });
+                let is_ready = context.qps.get(&number).is_some_and(|qp| qp.state == QpState::Rts);
+                self.post(
+                    context,
+                    &Post {
+                        queue,
+                        number: *message,
+                        wr_id: *wr_id,
+                        role,
+                        sges: request.sges,
+                        end_psn: psn.plus(*packet_count),
+                        is_signaled: *signaled,
+                        is_one_packet: *packet_count == 1 && role == Role::Payload && is_ready,
+                    },
+                );
             }
-            QpEvent::RecvPosted { request } => self.receive_posted_to(QueueId::Receives(number), request),
+            QpEvent::RecvPosted { request } => {
+                self.receive_posted_to(context, QueueId::Receives(number), request)
+            }
             QpEvent::PacketSent { identity, psn, .. } if identity.side == Side::Requester => {
                 self.request_left(number, identity.message, psn.next());
             }
-            QpEvent::PacketReceived { opcode, .. } => self.packet_came(qp, *opcode),
-            QpEvent::RemoteAccess { range, ends, .. } => self.peer_stores(number, range, *ends),
+            QpEvent::PacketReceived { opcode, .. } => self.packet_came(context, qp, *opcode),
+            QpEvent::RemoteAccess { range, ends, .. } => self.peer_stores(context, number, range, *ends),
             QpEvent::RemoteWriteEnded { .. } => {
-                if let Some(span) = self.memory.arriving.remove(&number) {
-                    self.look_at_stored(number, span);
+                if let Some(span) = self.arriving.remove(&number) {
+                    self.look_at_stored(context, number, span);
                 }
             }
-            QpEvent::Acknowledged { before } => self.acknowledged(number, *before),
-            QpEvent::Completed { completion, released, .. } => self.request_ended(qp, completion, *released),
+            QpEvent::Acknowledged { before } => self.acknowledged(context, number, *before),
+            QpEvent::Completed { completion, released, .. } => {
+                self.request_ended(context, qp, completion, *released)
+            }
             QpEvent::StateChanged { to: QpState::Reset, .. } => self.forget_buffers(number),
             QpEvent::Logged(Cause::RequestRefused { reason, detail, .. })
             | QpEvent::Logged(Cause::MessageDropped { reason, detail, .. }) => {
                 let named = match detail {
                     Detail::Remote(range) => Some(*range),
-                    _ => self.memory.named.get(&number).copied(),
+                    _ => self.named.get(&number).copied(),
                 };
                 if let Some(range) = named {
-                    self.key_refused(number, reason, &range);
+                    self.key_refused(context, number, reason, &range);
                 }
             }
             _ => {}
         }
     }
 
-    fn receive_posted_to(&mut self, queue: QueueId, request: &RecvRequest<'_>) {
-        let number = self.memory.requests.next_number(queue);
-        self.post(&Post {
-            queue,
-            number,
-            wr_id: request.wr_id,
-            role: Role::Receive,
-            sges: request.sges,
-            end_psn: Psn::new(0),
-            is_signaled: true,
-            is_one_packet: false,
-        });
-    }
-
-    /// Payload was copied from these buffers, whose keys do not count: the program has prepared it there, and
-    /// may have posted a receive of the answer before.
-    fn prepared_in_buffers(&mut self, sges: &[Sge]) {
-        for sge in sges.iter().filter(|sge| sge.length > 0) {
-            for identity in self.memory.requests.overlapping(Span::new(sge.address, sge.length.into())) {
-                if let Some(posted) = self.memory.requests.at_mut(identity)
-                    && posted.role == Role::Receive
-                {
-                    posted.is_shared = true;
-                }
-            }
-        }
-    }
-
-    /// The buffers of a request, if all of them are in regions that are known.
-    fn parts_of(&self, sges: &[Sge]) -> Option<Parts> {
-        let used = sges.iter().filter(|sge| sge.length > 0);
-        used.map(|sge| {
-            let key = self.own.key(sge.lkey);
-            let span = self.memory.regions.locate(key, sge.address, sge.length.into())?;
-            Some(Part { key, span })
-        })
-        .collect()
-    }
-
-    fn post(&mut self, post: &Post<'_>) {
-        let Post { queue, number, wr_id, role, sges, end_psn, is_signaled, is_one_packet } = *post;
-        let parts = self.parts_of(sges).filter(|parts| !parts.is_empty());
-        let Some(parts) = parts else { return self.memory.requests.pass(queue, number) };
-        let is_one_packet =
-            is_one_packet && parts.iter().all(|part| self.memory.regions.stays_mapped(part.key));
-        let stack = self.here();
-        let (low, high) = self.memory.own_stack.map(|own| own()).unwrap_or_default();
-        let is_on_stack = parts.iter().all(|part| low <= part.span.start && part.span.end <= high);
-        let mut posted = Posted {
-            queue,
-            number,
-            wr_id,
-            role,
-            parts,
-            stack,
-            end_psn,
-            is_one_packet,
-            is_signaled,
-            is_on_stack,
-            at_post: Contents::Unknown,
-            at_departure: None,
-            is_shared: false,
-            meets_another: false,
-            written: None,
-            is_freed: false,
-            is_settled: false,
-        };
-        self.share(&mut posted);
-        if role == Role::Receive && !posted.is_shared {
-            self.poison(&posted);
-        }
-        if role == Role::Payload || (role == Role::Receive && !posted.is_shared) {
-            posted.at_post = match posted.is_one_packet {
-                true => self.memory.reader.contents_of_mapped(posted.spans()),
-                false => self.memory.reader.contents(posted.spans()),
-            };
-        }
-        self.memory.requests.add(posted);
-    }
-
-    /// Marks a new request if the device stores something in its buffers that other requests use as well, or
-    /// the other way round; and the others.
-    fn share(&mut self, posted: &mut Posted) {
-        posted.is_shared = self.memory.arriving.values().any(|span| posted.overlaps(*span));
-        if let [Part { span, .. }] = posted.parts.as_slice()
-            && let Some(alike) = self.memory.requests.newest_alike(posted.role, *span)
-        {
-            // It has met all others already, and they it.
-            if posted.role != Role::Payload {
-                (alike.is_shared, alike.meets_another) = (true, true);
-            }
-            posted.is_shared |= alike.is_shared;
-            posted.meets_another = alike.meets_another;
-            return;
-        }
-        for part in 0..posted.parts.len() {
-            let Some(Part { span, .. }) = posted.parts.get(part).copied() else { break };
-            for identity in self.memory.requests.overlapping(span) {
-                let Some(other) = self.memory.requests.at_mut(identity) else { continue };
-                if posted.role != Role::Payload || other.role != Role::Payload {
-                    (other.is_shared, posted.is_shared) = (true, true);
-                }
-                if posted.role != Role::Payload && other.role != Role::Payload {
-                    (other.meets_another, posted.meets_another) = (true, true);
-                }
-            }
-        }
-    }
-
     /// A packet of a request left; `next` is the PSN after its own.
     fn request_left(&mut self, qp: u32, message: u64, next: Psn) {
-        let Some(identity) = self.memory.requests.find(QueueId::Sends(qp), message) else { return };
-        let Some(posted) = self.memory.requests.at(identity) else { return };
+        let Some(identity) = self.requests.find(QueueId::Sends(qp), message) else { return };
+        let Some(posted) = self.requests.at(identity) else { return };
         let is_last = posted.end_psn == next && posted.at_departure.is_none();
         if !is_last || posted.role != Role::Payload {
             return;
         }
         let contents = match posted.is_shared {
             true => Contents::Unknown,
-            false if posted.is_one_packet => self.memory.reader.contents_of_mapped(posted.spans()),
-            false => self.memory.reader.contents(posted.spans()),
+            false if posted.is_one_packet => self.reader.contents_of_mapped(posted.spans()),
+            false => self.reader.contents(posted.spans()),
         };
-        if let Some(posted) = self.memory.requests.at_mut(identity) {
+        if let Some(posted) = self.requests.at_mut(identity) {
             posted.at_departure = Some(contents);
         }
     }
 
     /// A packet came, and nothing of it is stored yet.
-    fn packet_came(&mut self, qp: &QpContext, opcode: Opcode) {
+    fn packet_came(&mut self, context: &mut Context, qp: &QpContext, opcode: Opcode) {
         let begins = |info: &OpcodeInfo| info.class == OperationClass::Send && info.position.begins();
         if opcode.info().is_some_and(|info| info.is_request && begins(info)) {
-            self.message_begins(qp);
+            self.message_begins(context, qp);
         }
     }
 
     /// The first packet of a WRITE of the peer, or an atomic, has been stored; `ends`: it is the only one.
-    fn peer_stores(&mut self, qp: u32, range: &RemoteRange, ends: bool) {
-        let span = self.memory.regions.locate(self.own.key(range.rkey), range.address, range.length_bytes);
-        for identity in span.map(|span| self.memory.requests.overlapping(span)).unwrap_or_default() {
-            if let Some(posted) = self.memory.requests.at_mut(identity) {
+    fn peer_stores(&mut self, context: &mut Context, qp: u32, range: &RemoteRange, ends: bool) {
+        let span = self.regions.locate(context.own.key(range.rkey), range.address, range.length_bytes);
+        for identity in span.map(|span| self.requests.overlapping(span)).unwrap_or_default() {
+            if let Some(posted) = self.requests.at_mut(identity) {
                 posted.is_shared = true;
                 posted.written = span.filter(|_| posted.role == Role::Receive).or(posted.written);
             }
         }
-        self.memory.named.insert(qp, *range);
-        self.memory.arriving.remove(&qp);
+        self.named.insert(qp, *range);
+        self.arriving.remove(&qp);
         if let Some(span) = span {
             if !ends {
-                self.memory.arriving.insert(qp, span);
+                self.arriving.insert(qp, span);
             }
-            self.look_at_stored(qp, span);
+            self.look_at_stored(context, qp, span);
         }
     }
 
-    fn receives_of(&self, qp: &QpContext) -> QueueId {
-        let shared = QueueId::Shared(self.own.handle(qp.recv_queue));
-        if self.memory.requests.knows(shared) { shared } else { QueueId::Receives(qp.qpn.value()) }
+    fn receives_of(&self, context: &Context, qp: &QpContext) -> QueueId {
+        let shared = QueueId::Shared(context.own.handle(qp.recv_queue));
+        if self.requests.knows(shared) { shared } else { QueueId::Receives(qp.qpn.value()) }
     }
 
     /// The receive that a message takes, of which the first packet came: the oldest one. Of a shared queue,
     /// the oldest that no message of another queue pair has taken: at least as many are taken here as in
     /// fact, because a packet that is dropped takes one as well.
-    fn receive_of_message(&mut self, qp: &QpContext) -> Option<u64> {
+    fn receive_of_message(&mut self, context: &Context, qp: &QpContext) -> Option<u64> {
         let number = qp.qpn.value();
-        match self.receives_of(qp) {
+        match self.receives_of(context, qp) {
             shared @ QueueId::Shared(_) => {
-                if self.memory.taken.contains_key(&number) {
+                if self.taken.contains_key(&number) {
                     return None;
                 }
-                let identity = self.memory.requests.oldest_unsettled(shared)?;
-                self.memory.taken.insert(number, identity);
+                let identity = self.requests.oldest_unsettled(shared)?;
+                self.taken.insert(number, identity);
                 Some(identity)
             }
-            own => self.memory.requests.oldest(own),
+            own => self.requests.oldest(own),
         }
     }
 
     /// The first packet of a message came, for the oldest receive.
-    fn message_begins(&mut self, qp: &QpContext) {
-        let Some(identity) = self.receive_of_message(qp) else { return };
-        let Some(posted) = self.memory.requests.at_mut(identity) else { return };
+    fn message_begins(&mut self, context: &mut Context, qp: &QpContext) {
+        let Some(identity) = self.receive_of_message(context, qp) else { return };
+        let Some(posted) = self.requests.at_mut(identity) else { return };
         let is_first = !std::mem::replace(&mut posted.is_settled, true);
         if !is_first || (posted.is_shared && !posted.meets_another) {
             return;
@@ -329,78 +204,84 @@ impl Checker {
         if posted.is_shared {
             return self.look_before_message(&posted);
         }
-        let contents = self.memory.reader.contents(posted.spans());
-        self.look_at_receive(&posted, contents);
+        let contents = self.reader.contents(posted.spans());
+        self.look_at_receive(context, &posted, contents);
     }
 
     /// The peer has acknowledged what is before a PSN.
-    fn acknowledged(&mut self, qp: u32, before: Psn) {
-        for identity in self.memory.requests.acknowledge(QueueId::Sends(qp), before) {
-            let Some(posted) = self.memory.requests.at_mut(identity) else { continue };
+    fn acknowledged(&mut self, context: &mut Context, qp: u32, before: Psn) {
+        for identity in self.requests.acknowledge(QueueId::Sends(qp), before) {
+            let Some(posted) = self.requests.at_mut(identity) else { continue };
             if posted.is_settled || posted.is_signaled || posted.role != Role::Payload {
                 continue;
             }
             posted.is_settled = true;
             let posted = posted.clone();
-            self.look_at_payload(&posted);
+            self.look_at_payload(context, &posted);
         }
     }
 
-    fn request_ended(&mut self, qp: &QpContext, completion: &WorkCompletion, released: u32) {
+    fn request_ended(
+        &mut self,
+        context: &mut Context,
+        qp: &QpContext,
+        completion: &WorkCompletion,
+        released: u32,
+    ) {
         let number = qp.qpn.value();
         if !completion.opcode.is_recv() {
-            let ended = self.memory.requests.end(QueueId::Sends(number), released.max(1).into());
+            let ended = self.requests.end(QueueId::Sends(number), released.max(1).into());
             if completion.status == WcStatus::Success {
                 let unsettled = ended.iter().filter(|one| one.role == Role::Payload && !one.is_settled);
-                unsettled.for_each(|posted| self.look_at_payload(posted));
+                unsettled.for_each(|posted| self.look_at_payload(context, posted));
                 let answers = ended.iter().filter(|one| one.role == Role::Answer);
-                answers.for_each(|posted| self.stored(posted, posted.bytes(), false));
+                answers.for_each(|posted| self.stored(context, posted, posted.bytes(), false));
             }
             return;
         }
-        self.memory.taken.remove(&number);
-        let ended = match self.receives_of(qp) {
-            queue @ QueueId::Shared(_) => self.memory.requests.end_by_id(queue, completion.wr_id),
-            queue if self.memory.requests.knows(queue) => self.memory.requests.end(queue, 1).pop(),
+        self.taken.remove(&number);
+        let ended = match self.receives_of(context, qp) {
+            queue @ QueueId::Shared(_) => self.requests.end_by_id(queue, completion.wr_id),
+            queue if self.requests.knows(queue) => self.requests.end(queue, 1).pop(),
             // An XRC target takes them from the queue that each message names.
             _ => {
-                for queue in self.memory.requests.shared_queues() {
-                    self.memory.requests.end_by_id(queue, completion.wr_id);
+                for queue in self.requests.shared_queues() {
+                    self.requests.end_by_id(queue, completion.wr_id);
                 }
                 None
             }
         };
         let is_message = completion.status == WcStatus::Success && completion.opcode == WcOpcode::Recv;
         if let Some(posted) = ended.filter(|_| is_message) {
-            self.stored(&posted, completion.byte_len.into(), true);
+            self.stored(context, &posted, completion.byte_len.into(), true);
         }
     }
 
     /// A queue pair was reset or destroyed.
     fn forget_buffers(&mut self, qp: u32) {
-        self.memory.requests.drop_queue(QueueId::Sends(qp));
-        self.memory.requests.drop_queue(QueueId::Receives(qp));
-        self.memory.named.remove(&qp);
-        self.memory.arriving.remove(&qp);
-        self.memory.taken.remove(&qp);
-        self.memory.landed.retain(|one| one.queue_pair() != Some(qp));
+        self.requests.drop_queue(QueueId::Sends(qp));
+        self.requests.drop_queue(QueueId::Receives(qp));
+        self.named.remove(&qp);
+        self.arriving.remove(&qp);
+        self.taken.remove(&qp);
+        self.landed.retain(|one| one.queue_pair() != Some(qp));
     }
 
     /// This process is a child.
-    pub(in crate::check) fn memory_forked(&mut self) {
-        self.memory.requests.clear();
-        self.memory.named.clear();
-        self.memory.arriving.clear();
-        self.memory.taken.clear();
-        self.tell_bounds();
-        self.memory.landed.clear();
+    pub(super) fn memory_forked(&mut self, context: &Context) {
+        self.requests.clear();
+        self.named.clear();
+        self.arriving.clear();
+        self.taken.clear();
+        self.tell_bounds(context);
+        self.landed.clear();
     }
 
     /// What a message calls the owner of a queue.
-    pub(super) fn owner_of(&self, queue: QueueId) -> String {
+    pub(super) fn owner_of(&self, context: &Context, queue: QueueId) -> String {
         match queue {
             QueueId::Sends(qp) | QueueId::Receives(qp) => {
-                self.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default()
+                context.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default()
             }
             QueueId::Shared(_) => "a shared receive queue".to_owned(),
         }
@@ -408,6 +289,6 @@ impl Checker {
 
     /// Where a region was registered.
     pub(super) fn stack_of_region(&self, key: Key) -> Stack {
-        self.memory.regions.at(key).map(|region| region.made.clone()).unwrap_or_default()
+        self.regions.at(key).map(|region| region.made.clone()).unwrap_or_default()
     }
 }

@@ -9,6 +9,7 @@ mod freed;
 mod hear;
 mod overlaps;
 mod payload;
+mod posts;
 mod regions;
 mod requests;
 mod span;
@@ -16,6 +17,31 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use payload::Read;
+use pumice_events::Event;
+
+use super::context::Context;
+use super::told::Check;
 pub(super) use state::Memory;
-pub use state::{Fill, OwnStack, Watch};
+
+impl Check for Memory {
+    fn means_given(&mut self, context: &Context) {
+        self.reader.read = context.means.read;
+        self.reader.read_at_once = context.means.read_at_once;
+    }
+
+    fn hears(&mut self, context: &mut Context, event: &Event<'_>) {
+        self.hear_of_memory(context, event);
+    }
+
+    fn forked(&mut self, context: &mut Context) {
+        self.memory_forked(context);
+    }
+
+    fn user_of(&self, address: u64, bytes: u64) -> Option<u64> {
+        self.user_under_way(address, bytes)
+    }
+
+    fn memory_freed(&mut self, context: &mut Context, request: u64, call: &str) {
+        self.is_freed(context, request, call);
+    }
+}

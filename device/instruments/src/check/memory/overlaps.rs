@@ -5,12 +5,12 @@
 use pumice_transport::types::WorkCompletion;
 use smallvec::SmallVec;
 
-use super::super::checker::{Checker, Found, related};
+use super::super::context::{Context, Found, related};
 use super::super::kind::{BUFFERS_OVERLAP, FindingKind, WRITE_INTO_POSTED};
 use super::payload::Contents;
 use super::requests::{Posted, Role};
 use super::span::Span;
-use super::state::Landed;
+use super::state::{Landed, Memory};
 
 /// Completions that are remembered until the program polls them.
 const MAX_LANDED: usize = 64;
@@ -28,31 +28,31 @@ fn first_of(spans: impl Iterator<Item = Span>, mut bytes: u64) -> SmallVec<[Span
     first
 }
 
-impl Checker {
+impl Memory {
     /// So many bytes came into the buffers of a request, which is complete; `is_message`: of a SEND.
-    pub(super) fn stored(&mut self, posted: &Posted, bytes: u64, is_message: bool) {
+    pub(super) fn stored(&mut self, context: &mut Context, posted: &Posted, bytes: u64, is_message: bool) {
         let spans = first_of(posted.spans(), bytes);
         if is_message && posted.written.is_some_and(|written| spans.iter().any(|one| one.overlaps(written))) {
-            self.tell_written_over(posted);
+            self.tell_written_over(context, posted);
         }
         if !posted.is_shared {
             return;
         }
         for span in &spans {
-            self.look_at_unsent(*span, &BUFFERS_OVERLAP, posted);
+            self.look_at_unsent(context, *span, &BUFFERS_OVERLAP, posted);
         }
         if !posted.meets_another {
             return;
         }
-        self.look_at_landed(posted, &spans);
-        let contents = self.memory.reader.contents(spans.iter().copied());
-        if self.memory.landed.len() >= MAX_LANDED {
-            self.memory.landed.pop_front();
+        self.look_at_landed(context, posted, &spans);
+        let contents = self.reader.contents(spans.iter().copied());
+        if self.landed.len() >= MAX_LANDED {
+            self.landed.pop_front();
         }
         if posted.is_signaled {
             let Posted { queue, role, wr_id, ref stack, .. } = *posted;
             let stack = stack.clone();
-            self.memory.landed.push_back(Landed { queue, role, wr_id, spans, contents, stack });
+            self.landed.push_back(Landed { queue, role, wr_id, spans, contents, stack });
         }
     }
 
@@ -60,28 +60,28 @@ impl Checker {
     fn landed_in(&mut self, spans: &[Span]) -> Option<usize> {
         let is_there =
             |one: &Landed| one.spans.iter().any(|own| spans.iter().any(|span| own.overlaps(*span)));
-        self.memory.landed.iter().rposition(is_there)
+        self.landed.iter().rposition(is_there)
     }
 
     /// A message begins to come into the buffers of a request: what they hold now is what is lost.
     pub(super) fn look_before_message(&mut self, posted: &Posted) {
         let spans: SmallVec<[Span; 2]> = posted.spans().collect();
         let Some(index) = self.landed_in(&spans) else { return };
-        let Some(landed) = self.memory.landed.get_mut(index) else { return };
-        landed.contents = self.memory.reader.contents(landed.spans.iter().copied());
+        let Some(landed) = self.landed.get_mut(index) else { return };
+        landed.contents = self.reader.contents(landed.spans.iter().copied());
     }
 
     /// Whether what came now replaced something that the program could not have looked at.
-    fn look_at_landed(&mut self, posted: &Posted, spans: &[Span]) {
+    fn look_at_landed(&mut self, context: &mut Context, posted: &Posted, spans: &[Span]) {
         let Some(index) = self.landed_in(spans) else { return };
-        let Some(landed) = self.memory.landed.get(index) else { return };
-        let now = self.memory.reader.contents(landed.spans.iter().copied());
+        let Some(landed) = self.landed.get(index) else { return };
+        let now = self.reader.contents(landed.spans.iter().copied());
         let is_known = matches!((landed.contents, now), (Contents::Sum(_), Contents::Sum(_)));
         if !is_known || now == landed.contents {
             return;
         }
-        let Some(landed) = self.memory.landed.remove(index) else { return };
-        let (object, other) = (self.owner_of(posted.queue), self.owner_of(landed.queue));
+        let Some(landed) = self.landed.remove(index) else { return };
+        let (object, other) = (self.owner_of(context, posted.queue), self.owner_of(context, landed.queue));
         let numbers = format!(
             "what came for {} of {object}, {:#x}, posted here, replaced what had come for {} of {other}, \
              {:#x}, whose completion was not polled yet",
@@ -91,14 +91,14 @@ impl Checker {
             landed.wr_id
         );
         let related = vec![related("the other one was posted here", &landed.stack)];
-        self.found(&BUFFERS_OVERLAP, Found { object, numbers, stack: posted.stack.clone(), related });
+        context.found(&BUFFERS_OVERLAP, Found { object, numbers, stack: posted.stack.clone(), related });
     }
 
     /// The device has stored to a range: does it change payload that has not left yet? `by`: the request
     /// whose data it is.
-    fn look_at_unsent(&mut self, span: Span, kind: &'static FindingKind, by: &Posted) {
+    fn look_at_unsent(&mut self, context: &mut Context, span: Span, kind: &'static FindingKind, by: &Posted) {
         for send in self.unsent_changed(span) {
-            let (object, other) = (self.owner_of(by.queue), self.owner_of(send.queue));
+            let (object, other) = (self.owner_of(context, by.queue), self.owner_of(context, send.queue));
             let numbers = format!(
                 "what came for {} of {object}, {:#x}, posted here, changed the payload of request {:#x} of \
                  {other}, which had not left yet",
@@ -107,54 +107,54 @@ impl Checker {
                 send.wr_id
             );
             let related = vec![related("the send request was posted here", &send.stack)];
-            self.found(kind, Found { object, numbers, stack: by.stack.clone(), related });
+            context.found(kind, Found { object, numbers, stack: by.stack.clone(), related });
         }
     }
 
     /// The peer of a queue pair has stored to a range by a WRITE or an atomic.
-    pub(super) fn look_at_stored(&mut self, qp: u32, span: Span) {
+    pub(super) fn look_at_stored(&mut self, context: &mut Context, qp: u32, span: Span) {
         for send in self.unsent_changed(span) {
-            let object = self.owner_of(send.queue);
-            let by = self.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
+            let object = self.owner_of(context, send.queue);
+            let by = context.qps.get(&qp).map(|qp| qp.name.clone()).unwrap_or_default();
             let numbers = format!(
                 "a WRITE or an atomic of the peer of {by} changed the payload of request {:#x} of {object}, \
                  posted here, which had not left yet",
                 send.wr_id
             );
             let stack = send.stack.clone();
-            self.found(&WRITE_INTO_POSTED, Found { object, numbers, stack, related: Vec::new() });
+            context.found(&WRITE_INTO_POSTED, Found { object, numbers, stack, related: Vec::new() });
         }
     }
 
     /// Send requests with payload in a range that has changed and has not left. They are not told of again.
     fn unsent_changed(&mut self, span: Span) -> Vec<Posted> {
         let mut changed = Vec::new();
-        for identity in self.memory.requests.sending(span) {
-            let Some(send) = self.memory.requests.at(identity) else { continue };
+        for identity in self.requests.sending(span) {
+            let Some(send) = self.requests.at(identity) else { continue };
             if send.at_departure.is_some() || !matches!(send.at_post, Contents::Sum(_)) {
                 continue;
             }
-            let now = self.memory.reader.contents(send.spans());
+            let now = self.reader.contents(send.spans());
             if !matches!(now, Contents::Sum(_)) || now == send.at_post {
                 continue;
             }
             changed.push(send.clone());
-            if let Some(send) = self.memory.requests.at_mut(identity) {
+            if let Some(send) = self.requests.at_mut(identity) {
                 send.at_post = Contents::Unknown;
             }
         }
         changed
     }
 
-    fn tell_written_over(&mut self, posted: &Posted) {
-        let object = self.owner_of(posted.queue);
+    fn tell_written_over(&mut self, context: &mut Context, posted: &Posted) {
+        let object = self.owner_of(context, posted.queue);
         let numbers = format!(
             "a WRITE or an atomic of a peer came into the buffer of receive {:#x} of {object}, posted here, \
              and then a message replaced it",
             posted.wr_id
         );
         let stack = posted.stack.clone();
-        self.found(&WRITE_INTO_POSTED, Found { object, numbers, stack, related: Vec::new() });
+        context.found(&WRITE_INTO_POSTED, Found { object, numbers, stack, related: Vec::new() });
     }
 
     /// The program polls a completion.
@@ -165,8 +165,8 @@ impl Checker {
                 && one.queue_pair().is_none_or(|qp| qp == completion.qp_num)
                 && (one.role == Role::Receive) == is_receive
         };
-        if let Some(index) = self.memory.landed.iter().position(is_it) {
-            self.memory.landed.remove(index);
+        if let Some(index) = self.landed.iter().position(is_it) {
+            self.landed.remove(index);
         }
     }
 }

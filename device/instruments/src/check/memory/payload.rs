@@ -1,10 +1,7 @@
 //! The contents of buffers, as a checksum.
 
+use super::super::means::Read;
 use super::span::Span;
-
-/// Copies ranges (process address, bytes) one behind the other; false: one of them is not mapped. At most 64
-/// ranges are asked for at once.
-pub type Read = fn(&[(u64, usize)], &mut [u8]) -> bool;
 
 /// Bytes of a payload that are looked at: all of a shorter one; of a longer one its begin, its end, and
 /// blocks between them.

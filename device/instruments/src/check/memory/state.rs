@@ -12,22 +12,10 @@ use super::regions::Regions;
 use super::requests::{QueueId, Requests, Role};
 use super::span::Span;
 
-/// Fills ranges (process address, bytes) with a pattern; false: one of them is not mapped for writing.
-pub type Fill = fn(&[(u64, usize)]) -> bool;
-
-/// Is told that all memory of posted requests lies from the one address up to before the other.
-pub type Watch = fn(u64, u64);
-
-/// The stack of the calling thread: its first byte, and the first one behind it.
-pub type OwnStack = fn() -> (u64, u64);
-
 /// The memory of a program, as far as its device has to do with it.
 #[derive(Debug, Default)]
 pub(in crate::check) struct Memory {
     pub(super) reader: Reader,
-    pub(super) own_stack: Option<OwnStack>,
-    pub(super) fill: Option<Fill>,
-    pub(super) watch: Option<Watch>,
     /// As they were told last.
     pub(super) bounds: (u64, u64),
     pub(super) regions: Regions,

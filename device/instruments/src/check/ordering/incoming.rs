@@ -3,30 +3,29 @@
 use pumice_transport::types::RemoteRange;
 use pumice_transport::wire::OperationClass;
 
-use super::words::in_words;
-use crate::check::checker::{Checker, Found, related};
+use super::words::{in_words, name_of};
+use crate::check::context::{Context, Found, related};
 use crate::check::kind::REMOTE_RACE;
-use crate::check::orders::{Incoming, share_bytes};
+use crate::check::orders::{Incoming, Ordering, share_bytes};
 
 /// Queue pairs that are compared with one that a WRITE begins on.
 const MAX_COMPARED: usize = 64;
 
-impl Checker {
-    pub(in super::super) fn order_of_access(
+impl Ordering {
+    pub(super) fn access_begins(
         &mut self,
         number: u32,
         class: OperationClass,
         range: &RemoteRange,
         ends: bool,
     ) {
-        let others =
-            self.ordering.qps.iter_mut().filter(|(other, qp)| **other != number && qp.incoming.is_some());
+        let others = self.qps.iter_mut().filter(|(other, qp)| **other != number && qp.incoming.is_some());
         for (_, qp) in others.take(MAX_COMPARED) {
             if let Some(open) = qp.incoming.as_mut().filter(|open| share_bytes(&open.range, range)) {
                 open.met.get_or_insert((number, *range));
             }
         }
-        let Some(qp) = self.ordering.qps.get_mut(&number) else { return };
+        let Some(qp) = self.qps.get_mut(&number) else { return };
         if class == OperationClass::Write {
             qp.echo.begins(range.length_bytes);
             qp.incoming = (!ends).then_some(Incoming { range: *range, met: None });
@@ -34,23 +33,30 @@ impl Checker {
     }
 
     /// The last packet of a WRITE was executed.
-    pub(in super::super) fn order_of_write(&mut self, number: u32, has_imm: bool) {
-        if !self.is_connected_to_own(number) {
+    pub(super) fn write_ends(&mut self, context: &mut Context, number: u32, has_imm: bool) {
+        if !context.is_connected_to_own(number) {
             self.heard();
         }
-        let told = self.ordering.told;
-        let Some(qp) = self.ordering.qps.get_mut(&number) else { return };
+        let told = self.told;
+        let Some(qp) = self.qps.get_mut(&number) else { return };
         if !has_imm {
             qp.echo.written(told);
         }
         if let Some(Incoming { range, met: Some((other, its)) }) = qp.incoming.take() {
-            self.tell_meeting(number, &range, other, &its);
+            self.tell_meeting(context, number, &range, other, &its);
         }
     }
 
-    fn tell_meeting(&mut self, number: u32, range: &RemoteRange, other: u32, its: &RemoteRange) {
-        let (object, second) = (self.name_of(number), self.name_of(other));
-        let made = |number: u32| self.qps.get(&number).map(|qp| qp.made.clone()).unwrap_or_default();
+    fn tell_meeting(
+        &mut self,
+        context: &mut Context,
+        number: u32,
+        range: &RemoteRange,
+        other: u32,
+        its: &RemoteRange,
+    ) {
+        let (object, second) = (name_of(context, number), name_of(context, other));
+        let made = |number: u32| context.qps.get(&number).map(|qp| qp.made.clone()).unwrap_or_default();
         let (stack, second_made) = (made(number), made(other));
         let numbers = format!(
             "while a WRITE came to {object}, {}, another request came to {second}, {}",
@@ -58,6 +64,6 @@ impl Checker {
             in_words(its)
         );
         let related = vec![related(format!("{second} was made here"), &second_made)];
-        self.found(&REMOTE_RACE, Found { object, numbers, stack, related });
+        context.found(&REMOTE_RACE, Found { object, numbers, stack, related });
     }
 }

@@ -2,50 +2,57 @@
 
 use pumice_transport::types::{SendFlags, SendRequest};
 
-use crate::check::checker::{Checker, Found, related};
+use super::words::name_of;
+use crate::check::context::{Context, Found, related};
 use crate::check::kind::READ_RESULT_EARLY;
-use crate::check::orders::Landing;
+use crate::check::orders::{Landing, Ordering};
 
-impl Checker {
+impl Ordering {
     /// A request is posted: its buffers may be those of a READ that is not over.
-    pub(super) fn look_at_source(&mut self, number: u32, request: &SendRequest<'_>) {
+    pub(super) fn look_at_source(&mut self, context: &mut Context, number: u32, request: &SendRequest<'_>) {
         let is_sent = request.opcode.info().data.is_sent() && !request.flags.contains(SendFlags::INLINE);
-        if !is_sent || self.ordering.landings.is_empty() {
+        if !is_sent || self.landings.is_empty() {
             return;
         }
-        let fenced = self.ordering.qps.get(&number).map_or(0, |qp| qp.fenced);
+        let fenced = self.qps.get(&number).map_or(0, |qp| qp.fenced);
         let open = |landing: &&Landing| landing.number != number || landing.message >= fenced;
         let ranges = request.sges.iter().flat_map(|sge| {
-            self.ordering.landings.sharing((), sge.address, sge.length.into()).map(|(_, landing)| landing)
+            self.landings.sharing((), sge.address, sge.length.into()).map(|(_, landing)| landing)
         });
         let Some(landing) = ranges.into_iter().find(open).cloned() else { return };
-        let object = self.name_of(number);
-        let stack = self.here();
+        let object = name_of(context, number);
+        let stack = context.here();
         let way = if landing.number == number { "IBV_SEND_FENCE" } else { "a polled completion" };
         let numbers = format!(
             "{} on {object} sends memory that a {} of {} fills, which is not known to be over; there is no \
              {way} between them",
             request.opcode.name(),
             landing.name,
-            self.name_of(landing.number),
+            name_of(context, landing.number),
         );
         let related = vec![related(format!("the {} was posted here", landing.name), &landing.stack)];
-        self.found(&READ_RESULT_EARLY, Found { object, numbers, stack, related });
+        context.found(&READ_RESULT_EARLY, Found { object, numbers, stack, related });
     }
 
     /// Keeps where the answer of a request goes.
-    pub(super) fn keep_destination(&mut self, number: u32, message: u64, request: &SendRequest<'_>) {
+    pub(super) fn keep_destination(
+        &mut self,
+        context: &mut Context,
+        number: u32,
+        message: u64,
+        request: &SendRequest<'_>,
+    ) {
         let info = request.opcode.info();
         if info.data.is_sent() || !info.needs_response() || request.sges.is_empty() {
             return;
         }
-        let landing = Landing { number, message, name: info.name, stack: self.stack_of_post(number) };
-        let ordering = &mut self.ordering;
-        let Some(qp) = ordering.qps.get_mut(&number) else { return };
+        let landing =
+            Landing { number, message, name: info.name, stack: self.stack_of_post(context, number) };
+        let Some(qp) = self.qps.get_mut(&number) else { return };
         for sge in request.sges {
-            let noted = ordering.landings.insert((), sge.address, sge.length.into(), landing.clone());
+            let noted = self.landings.insert((), sge.address, sge.length.into(), landing.clone());
             if let Some(old) = noted.and_then(|id| qp.local.keep(message, id)) {
-                ordering.landings.remove(old);
+                self.landings.remove(old);
             }
         }
     }

@@ -11,91 +11,77 @@ mod remote;
 mod spinning;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod told_in_tests;
 mod words;
 
-use pumice_transport::types::{Peer, QpState, SendRequest, WorkCompletion};
+use pumice_transport::types::{Peer, QpState, RemoteRange, SendRequest, WorkCompletion};
+use pumice_transport::wire::OperationClass;
 
-use super::checker::Checker;
-use super::orders::{MAX_STACKS, Notices, OrderedQp, PeerProcess};
+use super::context::Context;
+use super::orders::{MAX_STACKS, Notices, OrderedQp, Ordering, PeerProcess};
 use super::stack::Stack;
+use super::told::Check;
 
-impl Checker {
-    /// A send request was posted, the `message`-th of its queue pair.
-    pub(super) fn order_of_post(
+impl Check for Ordering {
+    fn request_posted(
         &mut self,
+        context: &mut Context,
         number: u32,
         message: u64,
-        length_bytes: u32,
+        bytes: u32,
         request: &SendRequest<'_>,
     ) {
-        let Some(qp) = self.ordering.qps.get_mut(&number) else { return };
+        let Some(qp) = self.qps.get_mut(&number) else { return };
         qp.fence(message, request);
         let peer = qp.peer;
-        self.look_at_source(number, request);
-        let is_shared = self.ordering.peers.get(&peer).is_some_and(|count| *count > 1);
-        self.look_at_target(number, length_bytes, request);
+        self.look_at_source(context, number, request);
+        let is_shared = self.peers.get(&peer).is_some_and(|count| *count > 1);
+        self.look_at_target(context, number, bytes, request);
         if is_shared {
-            self.look_at_notice(number, message, request);
+            self.look_at_notice(context, number, message, request);
         }
-        self.look_at_spinning(number);
-        self.keep_target(number, message, length_bytes, is_shared, request);
-        self.keep_destination(number, message, request);
+        self.look_at_spinning(context, number);
+        self.keep_target(context, number, message, bytes, is_shared, request);
+        self.keep_destination(context, number, message, request);
     }
 
-    /// Where the newest request of a queue pair was posted, for the first ones.
-    fn stack_of_post(&mut self, number: u32) -> Stack {
-        let Some(qp) = self.ordering.qps.get_mut(&number) else { return Stack::default() };
-        if qp.stacks >= MAX_STACKS {
-            return Stack::default();
-        }
-        qp.stacks += 1;
-        self.here()
-    }
-
-    pub(super) fn order_of_completion(&mut self, number: u32, completion: &WorkCompletion, released: u32) {
-        if let (false, Some(qp)) = (completion.opcode.is_recv(), self.ordering.qps.get_mut(&number)) {
+    fn completed(&mut self, _: &mut Context, number: u32, completion: &WorkCompletion, released: u32) {
+        if let (false, Some(qp)) = (completion.opcode.is_recv(), self.qps.get_mut(&number)) {
             qp.completed(released);
         }
     }
 
-    pub(super) fn order_of_poll(&mut self, completion: &WorkCompletion) {
+    fn polled(&mut self, context: &mut Context, _: u32, completion: &WorkCompletion) {
         if completion.opcode.is_recv() {
-            self.ordering.told = self.ordering.told.wrapping_add(1);
+            self.told = self.told.wrapping_add(1);
             return self.heard();
         }
-        let own = self.is_connected_to_own(completion.qp_num);
-        let ordering = &mut self.ordering;
-        let Some(qp) = ordering.qps.get_mut(&completion.qp_num) else { return };
+        let Some(qp) = self.qps.get_mut(&completion.qp_num) else { return };
         qp.polled();
         while let Some(id) = qp.remote.over(qp.known) {
-            ordering.remote.remove(id);
+            self.remote.remove(id);
         }
         while let Some(id) = qp.local.over(qp.known) {
-            ordering.landings.remove(id);
+            self.landings.remove(id);
         }
-        if own {
+        if context.is_connected_to_own(completion.qp_num) {
             // The peer is this program, so it knows that its memory was written.
-            ordering.told = ordering.told.wrapping_add(1);
+            self.told = self.told.wrapping_add(1);
         }
     }
 
-    /// A peer may have told that what was posted before has arrived.
-    fn heard(&mut self) {
-        self.ordering.remote.clear();
-        self.ordering.notices.values_mut().for_each(Notices::heard);
-    }
-
-    pub(super) fn order_of_state(&mut self, number: u32, to: QpState, peer: Option<Peer>) {
+    fn state_changed(&mut self, _: &mut Context, number: u32, to: QpState, peer: Option<Peer>) {
         match (to, peer) {
             (QpState::Rtr, Some(peer)) => {
-                self.order_of_end(number);
+                self.end(number);
                 let peer = PeerProcess { address: peer.address, process: peer.qpn.process() };
-                *self.ordering.peers.entry(peer).or_default() += 1;
-                self.ordering.qps.insert(number, OrderedQp::new(peer));
+                *self.peers.entry(peer).or_default() += 1;
+                self.qps.insert(number, OrderedQp::new(peer));
             }
-            (QpState::Reset, _) => self.order_of_end(number),
+            (QpState::Reset, _) => self.end(number),
             (QpState::Err, _) => {
-                if let Some(qp) = self.ordering.qps.get_mut(&number) {
+                if let Some(qp) = self.qps.get_mut(&number) {
                     qp.incoming = None;
                 }
             }
@@ -103,33 +89,58 @@ impl Checker {
         }
     }
 
+    fn qp_destroyed(&mut self, _: &mut Context, number: u32) {
+        self.end(number);
+    }
+
+    fn remote_access(
+        &mut self,
+        _: &mut Context,
+        number: u32,
+        class: OperationClass,
+        range: &RemoteRange,
+        ends: bool,
+    ) {
+        self.access_begins(number, class, range, ends);
+    }
+
+    fn remote_write_ended(&mut self, context: &mut Context, number: u32, has_imm: bool) {
+        self.write_ends(context, number, has_imm);
+    }
+}
+
+impl Ordering {
+    /// Where the newest request of a queue pair was posted, for the first ones.
+    fn stack_of_post(&mut self, context: &mut Context, number: u32) -> Stack {
+        let Some(qp) = self.qps.get_mut(&number) else { return Stack::default() };
+        if qp.stacks >= MAX_STACKS {
+            return Stack::default();
+        }
+        qp.stacks += 1;
+        context.here()
+    }
+
+    /// A peer may have told that what was posted before has arrived.
+    fn heard(&mut self) {
+        self.remote.clear();
+        self.notices.values_mut().for_each(Notices::heard);
+    }
+
     /// The requests of a queue pair vanish.
-    pub(super) fn order_of_end(&mut self, number: u32) {
-        let ordering = &mut self.ordering;
-        let Some(mut qp) = ordering.qps.remove(&number) else { return };
+    fn end(&mut self, number: u32) {
+        let Some(mut qp) = self.qps.remove(&number) else { return };
         while let Some(id) = qp.remote.over(u64::MAX) {
-            ordering.remote.remove(id);
+            self.remote.remove(id);
         }
         while let Some(id) = qp.local.over(u64::MAX) {
-            ordering.landings.remove(id);
+            self.landings.remove(id);
         }
-        if let Some(count) = ordering.peers.get_mut(&qp.peer) {
+        if let Some(count) = self.peers.get_mut(&qp.peer) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                ordering.peers.remove(&qp.peer);
-                ordering.notices.remove(&qp.peer);
+                self.peers.remove(&qp.peer);
+                self.notices.remove(&qp.peer);
             }
         }
-    }
-
-    /// Whether the peer of a queue pair is another one of this process.
-    fn is_connected_to_own(&self, number: u32) -> bool {
-        let own = self.qps.get(&number).filter(|qp| qp.peer_is_here);
-        own.and_then(|qp| qp.destination).is_some_and(|other| self.qps.contains_key(&other))
-    }
-
-    /// How messages call a queue pair.
-    fn name_of(&self, number: u32) -> String {
-        self.qps.get(&number).map_or_else(|| format!("queue pair number {number:#x}"), |qp| qp.name.clone())
     }
 }

@@ -2,19 +2,25 @@
 
 use pumice_transport::types::{RemoteRange, SendRequest, WrClass};
 
-use super::words::in_words;
-use crate::check::checker::{Checker, Found, related};
+use super::words::{in_words, name_of};
+use crate::check::context::{Context, Found, related};
 use crate::check::kind::{FindingKind, REMOTE_RACE, WRITE_PASSES_READ};
-use crate::check::orders::{Access, conflict, target_of};
+use crate::check::orders::{Access, Ordering, conflict, target_of};
 
-impl Checker {
+impl Ordering {
     /// A request is posted: others may use the same memory of the peer.
-    pub(super) fn look_at_target(&mut self, number: u32, length_bytes: u32, request: &SendRequest<'_>) {
-        if self.ordering.remote.is_empty() {
+    pub(super) fn look_at_target(
+        &mut self,
+        context: &mut Context,
+        number: u32,
+        length_bytes: u32,
+        request: &SendRequest<'_>,
+    ) {
+        if self.remote.is_empty() {
             return;
         }
         let Some((class, range)) = target_of(request, length_bytes) else { return };
-        let Some(qp) = self.ordering.qps.get(&number) else { return };
+        let Some(qp) = self.qps.get(&number) else { return };
         let (space, fenced) = ((qp.peer, range.rkey), qp.fenced);
         let against = |access: &Access| -> Option<&'static FindingKind> {
             if access.number != number {
@@ -23,23 +29,24 @@ impl Checker {
             let passes = class == WrClass::Write && access.class == WrClass::Read && access.message >= fenced;
             passes.then_some(&WRITE_PASSES_READ)
         };
-        let mut shared = self.ordering.remote.sharing(space, range.address, range.length_bytes);
+        let mut shared = self.remote.sharing(space, range.address, range.length_bytes);
         let found = shared.find_map(|(_, access)| Some((against(access)?, access.clone())));
         drop(shared);
         let Some((kind, access)) = found else { return };
-        self.tell_order(kind, number, request.opcode.name(), &range, &access);
+        self.tell_order(context, kind, number, request.opcode.name(), &range, &access);
     }
 
     fn tell_order(
         &mut self,
+        context: &mut Context,
         kind: &'static FindingKind,
         number: u32,
         name: &'static str,
         range: &RemoteRange,
         access: &Access,
     ) {
-        let stack = self.here();
-        let (object, other) = (self.name_of(number), self.name_of(access.number));
+        let stack = context.here();
+        let (object, other) = (name_of(context, number), name_of(context, access.number));
         let numbers = format!(
             "{name} on {object}, {}; a {} on {other} of bytes of this range was posted before and is not \
              known to be over",
@@ -47,12 +54,13 @@ impl Checker {
             access.name
         );
         let related = vec![related(format!("the {} was posted here", access.name), &access.stack)];
-        self.found(kind, Found { object, numbers, stack, related });
+        context.found(kind, Found { object, numbers, stack, related });
     }
 
     /// Keeps what a request does with memory of the peer, if another one can meet it.
     pub(super) fn keep_target(
         &mut self,
+        context: &mut Context,
         number: u32,
         message: u64,
         length_bytes: u32,
@@ -63,14 +71,13 @@ impl Checker {
         if !is_shared && class != WrClass::Read {
             return;
         }
-        let stack = self.stack_of_post(number);
+        let stack = self.stack_of_post(context, number);
         let access = Access { number, message, class, name: request.opcode.name(), stack };
-        let ordering = &mut self.ordering;
-        let Some(qp) = ordering.qps.get_mut(&number) else { return };
+        let Some(qp) = self.qps.get_mut(&number) else { return };
         let space = (qp.peer, range.rkey);
-        let noted = ordering.remote.insert(space, range.address, range.length_bytes, access);
+        let noted = self.remote.insert(space, range.address, range.length_bytes, access);
         if let Some(old) = noted.and_then(|id| qp.remote.keep(message, id)) {
-            ordering.remote.remove(old);
+            self.remote.remove(old);
         }
     }
 }

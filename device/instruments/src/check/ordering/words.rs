@@ -1,10 +1,15 @@
-//! Ranges in words.
+//! Ranges and queue pairs in words.
 
 use pumice_transport::types::RemoteRange;
 
-use crate::check::checker::counted;
+use crate::check::context::{Context, counted};
 
 /// As in "64 bytes at 0x1000".
 pub(super) fn in_words(range: &RemoteRange) -> String {
     format!("{} at {:#x}", counted(range.length_bytes, "byte"), range.address)
+}
+
+/// How messages call a queue pair.
+pub(super) fn name_of(context: &Context, number: u32) -> String {
+    context.qps.get(&number).map_or_else(|| format!("queue pair number {number:#x}"), |qp| qp.name.clone())
 }

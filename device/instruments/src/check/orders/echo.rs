@@ -1,7 +1,6 @@
 //! WRITEs that come, and what the program posts right after them.
 
-/// How often the calling thread has waited in the operating system since it began.
-pub type Switches = fn() -> u64;
+use crate::check::means::Switches;
 
 /// Times in sequence that an answer follows a WRITE, before that is told.
 pub(in crate::check) const TURNS: u32 = 64;

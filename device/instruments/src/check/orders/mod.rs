@@ -11,7 +11,6 @@ mod remote;
 
 use std::collections::BTreeMap;
 
-pub use echo::Switches;
 pub(super) use incoming::{Incoming, share_bytes};
 use intervals::Intervals;
 pub(super) use local::Landing;
@@ -34,5 +33,4 @@ pub(super) struct Ordering {
     pub(super) notices: BTreeMap<PeerProcess, Notices>,
     /// Changes when the program may have been told of anything.
     pub(super) told: u64,
-    pub(super) switches: Option<Switches>,
 }

@@ -1,0 +1,125 @@
+//! What the checker is told of calls, of lives of objects, of forks, threads and the end.
+
+use pumice_calls::Call;
+
+use super::checker::Checker;
+
+impl Checker {
+    /// The program gets an object from a call.
+    pub fn object_made(&mut self, address: u64, kind: &'static str, call: &'static str) {
+        let made = self.context.here();
+        self.context.objects.add(address, self.context.own, kind, call, made.clone());
+        self.tell(|check, context| check.object_made(context, kind, &made));
+    }
+
+    /// The program has destroyed an object.
+    pub fn object_destroyed(&mut self, address: u64) {
+        if self.context.objects.at(address).is_some() {
+            let destroyed = self.context.here();
+            self.context.objects.remove(address, destroyed);
+            self.tell(|check, context| check.object_destroyed(context, address));
+        }
+    }
+
+    /// The program tried to destroy an object, and could not.
+    pub fn destroy_failed(&mut self, address: u64) {
+        if let Some(object) = self.context.objects.at_mut(address) {
+            object.is_excused = true;
+        }
+    }
+
+    /// An object went with its context, which the program closes.
+    pub fn object_left_behind(&mut self, address: u64) {
+        if let Some(object) = self.context.objects.take(address) {
+            self.tell(|check, context| check.object_left_behind(context, &object));
+        }
+    }
+
+    /// The program gives this address to a call.
+    pub fn used(&mut self, address: u64, call: &str) {
+        if address != 0 && self.context.objects.at(address).is_none() {
+            self.tell(|check, context| check.used(context, address, call));
+        }
+    }
+
+    /// The program gives a call an object, as in "completion queue", of another context than the call's.
+    pub fn of_other_context(&mut self, object: &str) {
+        self.tell(|check, context| check.of_other_context(context, object));
+    }
+
+    /// Whether the program has destroyed the object at this address.
+    pub fn is_gone(&self, address: u64) -> bool {
+        self.context.objects.gone(address).is_some()
+    }
+
+    /// The program makes a call, which is given the object at this address; 0 if none. True: what was found
+    /// should be written before the call, in which it may crash, or which may be the last thing that a child
+    /// does.
+    pub fn enters(&mut self, call: Call, address: u64) -> bool {
+        self.tell(|check, context| check.enters(context, call, address));
+        let objects = &self.context.objects;
+        match call {
+            Call::ibv_poll_cq | Call::ibv_start_poll => self.cq_polled(address),
+            // Closing the parent's device closes nothing of the child's.
+            Call::ibv_close_device if objects.inherited(address).is_some() => return false,
+            _ => {}
+        }
+        if address == 0 || self.context.objects.at(address).is_some() {
+            return false;
+        }
+        self.used(address, call.name());
+        self.is_gone(address) || self.context.objects.inherited(address).is_some()
+    }
+
+    /// The program has cared for forks: it called `ibv_fork_init`, or asked whether that is needed.
+    pub fn cares_for_forks(&mut self) {
+        self.tell(|check, _| check.cares_for_forks());
+    }
+
+    /// The program is about to fork.
+    pub fn forks(&mut self) {
+        self.tell(|check, context| check.forks(context));
+    }
+
+    /// This process is a child: what there is belongs to the parent, who tells of what was found.
+    pub fn forked(&mut self) {
+        self.context.forked();
+        self.forget(None);
+        self.tell(|check, context| check.forked(context));
+    }
+
+    /// The process ends; `is_well`: with status 0. An end in error leaves objects as a matter of course.
+    pub fn ends(&mut self, is_well: bool) {
+        if is_well {
+            self.tell(|check, context| check.ends(context));
+        }
+        self.context.cqs.clear();
+    }
+
+    /// The object at an address may be used by one thread at a time, together with all others of the domain:
+    /// the address of a thread domain, or its own.
+    pub fn belongs_to_thread_domain(&mut self, address: u64, domain: u64) {
+        self.tell(|check, _| check.belongs_to_thread_domain(address, domain));
+    }
+
+    /// A thread makes a call that is given the object at this address.
+    pub fn thread_enters(&mut self, thread: u64, call: &'static str, address: u64) {
+        self.tell(|check, context| check.thread_enters(context, thread, call, address));
+    }
+
+    /// The call ends.
+    pub fn thread_leaves(&mut self, thread: u64, address: u64) {
+        self.tell(|check, _| check.thread_leaves(thread, address));
+    }
+
+    /// The request under way that uses bytes of a range of memory. Nothing is said of those whose region is
+    /// deregistered, or whose memory is freed: that is told.
+    pub fn user_of(&self, address: u64, bytes: u64) -> Option<u64> {
+        self.ask(|check| check.user_of(address, bytes))
+    }
+
+    /// The program frees memory of a request by this call.
+    pub fn memory_freed(&mut self, request: u64, call: &str) {
+        self.tell(|check, context| check.memory_freed(context, request, call));
+    }
+}

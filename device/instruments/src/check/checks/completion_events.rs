@@ -1,0 +1,45 @@
+//! Completion events that are not acknowledged.
+
+use super::events_left::Left;
+use crate::check::context::Context;
+use crate::check::kept::{Kept, Of};
+use crate::check::stack::Stack;
+use crate::check::told::Check;
+
+/// The program has not acknowledged completion events when it ends.
+#[derive(Debug, Default)]
+pub(super) struct CompletionEvents {
+    /// Events that the program got and has not acknowledged, and where it got the first of them.
+    unacknowledged: Kept<(u64, Stack)>,
+}
+
+impl Check for CompletionEvents {
+    fn forget(&mut self, of: Option<Of>) {
+        self.unacknowledged.forget(of);
+    }
+
+    fn event_delivered(&mut self, context: &mut Context, handle: u32) {
+        let (count, got_at) = self.unacknowledged.of(Of::Cq(handle));
+        *count = count.saturating_add(1);
+        if *count == 1 {
+            *got_at = context.here();
+        }
+    }
+
+    fn events_acknowledged(&mut self, context: &mut Context, handle: u32, acknowledged: u64) {
+        if context.cqs.contains_key(&handle) {
+            let (count, _) = self.unacknowledged.of(Of::Cq(handle));
+            *count = count.saturating_sub(acknowledged);
+        }
+    }
+
+    fn ends(&mut self, context: &mut Context) {
+        let left = context.cqs.iter().filter_map(|(handle, cq)| {
+            let (count, got_at) = self.unacknowledged.of(Of::Cq(*handle)).clone();
+            let (object, made, events) = (cq.name.clone(), cq.made.clone(), "completion event");
+            (count > 0).then_some(Left { object, made, count, events, got_at })
+        });
+        let left: Vec<Left> = left.collect();
+        left.into_iter().for_each(|one| one.tell(context));
+    }
+}

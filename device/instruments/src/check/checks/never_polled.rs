@@ -1,0 +1,32 @@
+//! Completion queues that are never polled.
+
+use crate::check::context::{Context, Found, counted};
+use crate::check::kind::COMPLETIONS_NEVER_POLLED;
+use crate::check::queues::Cq;
+use crate::check::told::Check;
+
+/// Completions came to a queue, and the program never polled it.
+#[derive(Debug, Default)]
+pub(super) struct NeverPolled;
+
+impl Check for NeverPolled {
+    fn cq_destroyed(&mut self, context: &mut Context, handle: u32) {
+        let found = context.cqs.get(&handle).and_then(found_of);
+        found.into_iter().for_each(|one| context.found(&COMPLETIONS_NEVER_POLLED, one));
+    }
+
+    fn ends(&mut self, context: &mut Context) {
+        let found: Vec<Found> = context.cqs.values().filter_map(found_of).collect();
+        found.into_iter().for_each(|one| context.found(&COMPLETIONS_NEVER_POLLED, one));
+    }
+}
+
+fn found_of(cq: &Cq) -> Option<Found> {
+    if cq.polls > 0 || cq.successes == 0 {
+        return None;
+    }
+    let numbers =
+        format!("{} came to {}, and it was never polled", counted(cq.successes, "completion"), cq.name);
+    let (object, stack) = (cq.name.clone(), cq.made.clone());
+    Some(Found { object, numbers, stack, related: Vec::new() })
+}
