@@ -7,7 +7,6 @@ use clap_complete::Shell;
 
 use crate::explain::ExplainOptions;
 use crate::fault::FaultOptions;
-use crate::faults::FaultsOptions;
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
@@ -52,19 +51,19 @@ pub(crate) enum Command {
     ///
     /// An unknown name is a usage error; the message lists similar names.
     Explain(ExplainOptions),
-    /// Add rules of faults to running programs; show, pause, resume or remove rules
+    /// Change the faults of running programs; list kinds of faults; check plans; judge reports
     ///
-    /// The processes are those of this user that share the UDP port. The exit code is 1 if a process refused
-    /// or did not answer, and 2 if several processes run and the command names none.
+    /// "add", "list", "pause", "resume" and "clear" are about processes of this user that share the UDP port.
+    /// Their exit code is 1 if a process refused or did not answer, and 2 if several processes run and the
+    /// command names none.
     Fault(FaultOptions),
-    /// Check fault plans, list kinds of faults and ready plans, check and compare reports of faults
-    Faults(FaultsOptions),
     /// Print the manual page, or write those of all commands into a folder
     Man(ManOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way
     ///
     /// "perf loop" runs both ends on this machine and compares them with plain UDP and plain memory. "perf
     /// server" and "perf client HOST" run on two machines, or in two shells of one.
+    #[command(visible_alias = "bench")]
     Perf(PerfOptions),
     /// Print a page of the reference, as docs/reference has it
     #[command(hide = true)]

@@ -7,7 +7,7 @@ mod devices;
 mod doctor;
 mod explain;
 mod fault;
-mod faults;
+mod help;
 mod observe;
 mod outcome;
 mod perf;
@@ -18,6 +18,7 @@ mod run;
 mod same_host;
 mod shell;
 mod sim;
+mod spellings;
 mod stat;
 mod sweep;
 mod top;
@@ -29,7 +30,7 @@ mod world;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 
 use cli::{Cli, Command};
 use outcome::{CommandResult, Outcome};
@@ -37,8 +38,14 @@ use printed::{Printed, complain, end_in_errors_at_limits};
 
 fn main() -> ExitCode {
     end_in_errors_at_limits();
-    let cli = Cli::parse();
+    let words = spellings::now(std::env::args_os());
     let mut out = Printed::new(BufWriter::new(io::stdout().lock()));
+    if words.len() < 2 {
+        let printed = help::first_steps(&mut out).and_then(|()| out.flush());
+        return if printed.is_ok() { Outcome::Good } else { Outcome::Bad }.exit_code();
+    }
+    let mut matches = help::grammar().get_matches_from(words);
+    let cli = Cli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
     match run(cli.command, &mut out) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) if error.reader_left() => Outcome::Good.exit_code(),
@@ -61,7 +68,6 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
         Command::Fault(options) => fault::run(&options, out),
-        Command::Faults(options) => faults::run(&options, out),
         Command::Man(options) => shell::man(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Reference(options) => reference::run(&options, out),

@@ -111,11 +111,11 @@ fn capture(comment: &str) -> Vec<u8> {
 
 /// Command lines with `FILE` where a file is named.
 const LINES: &[&[&str]] = &[
-    &["faults", "check", "FILE"],
-    &["faults", "check", "FILE", "--json"],
-    &["faults", "assert", "FILE"],
-    &["faults", "compare", "FILE", "FILE"],
-    &["faults", "plans", "FILE"],
+    &["fault", "check", "FILE"],
+    &["fault", "check", "FILE", "--json"],
+    &["fault", "assert", "FILE"],
+    &["fault", "compare", "FILE", "FILE"],
+    &["fault", "plans", "FILE"],
     &["run", "--faults", "FILE", "--", "true"],
     &["run", "--profile", "FILE", "--", "true"],
     &["run", "--topology", "FILE", "--", "true"],

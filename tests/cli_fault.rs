@@ -57,7 +57,7 @@ fn a_program_without_a_plan_takes_rules_and_gives_them_up() {
     let lost = (&lines[2]["rule"], &lines[2]["message"], &lines[2]["lost"]);
     assert_eq!(lost, (&"drop".into(), &7.into(), &true.into()), "the third after five");
     // The report is a plan: with it the same messages are lost in a run from the beginning.
-    let checked = scratch.pumice(&["faults", "check", report_text]).output().expect("it can be run");
+    let checked = scratch.pumice(&["fault", "check", report_text]).output().expect("it can be run");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
     let mut again = Paced::alone(&scratch, &program, 1, &["--tag", "one", "--faults", report_text]);
     again.sends(40);
@@ -237,7 +237,7 @@ fn the_plan_of_two_captures_loses_the_same_packets_again() {
     }
     assert!(!plan.contains("# * sides:") && !plan.contains("# * fates:"), "these are known: {plan}");
     fs::write(scratch.0.join("plan.toml"), &plan).expect("the folder is writable");
-    let checked = scratch.pumice(&["faults", "check", &path("plan.toml")]).output().expect("it can be run");
+    let checked = scratch.pumice(&["fault", "check", &path("plan.toml")]).output().expect("it can be run");
     assert!(checked.status.success(), "{plan}{}", String::from_utf8_lossy(&checked.stderr));
 
     let report = path("%.second");

@@ -1,4 +1,4 @@
-//! `pumice faults`, and plans that `pumice run` refuses.
+//! `pumice fault`, and plans that `pumice run` refuses.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -35,7 +35,7 @@ impl Drop for Scratch {
 
 #[test]
 fn kinds_are_listed_with_examples() {
-    let (code, out, _) = texts(&pumice(&["faults", "list"]));
+    let (code, out, _) = texts(&pumice(&["fault", "kinds"]));
     assert_eq!(code, Some(0));
     for kind in ["drop", "duplicate", "delay", "reorder", "corrupt", "truncate", "mark", "partition"] {
         assert!(out.contains(&format!("\n{kind}: ")) || out.starts_with(&format!("{kind}: ")), "{out}");
@@ -46,10 +46,10 @@ fn kinds_are_listed_with_examples() {
 #[test]
 fn plans_are_checked_with_line_and_remedy() {
     let good = Scratch::new("good.toml", "seed = 3\n[[rule]]\ndo = \"drop\"\nchance = \"1%\"\n");
-    let (code, out, _) = texts(&pumice(&["faults", "check", good.path()]));
+    let (code, out, _) = texts(&pumice(&["fault", "check", good.path()]));
     assert_eq!((code, out.as_str()), (Some(0), "seed 3, 1 rules\n  drop\n"));
     let bad = Scratch::new("bad.toml", "seed = 3\n\n[[rule]]\ndo = \"drop\"\nqpn = 1\n");
-    let (code, out, said) = texts(&pumice(&["faults", "check", bad.path()]));
+    let (code, out, said) = texts(&pumice(&["fault", "check", bad.path()]));
     assert_eq!((code, out.as_str()), (Some(2), ""));
     assert!(said.contains("line 3: qpn is no field of drop: it has name, chance"), "{said}");
     let (code, _, said) = texts(&pumice(&["run", "--faults", bad.path(), "--", "true"]));
@@ -101,17 +101,17 @@ fn a_rule_that_never_applied_is_found() {
     let packet =
         packet.to_owned() + r#""opcode":"send","message":1,"packet":2,"transmission":1,"lost":true}"# + "\n";
     let killed = Scratch::new("killed.jsonl", &format!("{begin}{packet}"));
-    let (code, out, _) = texts(&pumice(&["faults", "assert", killed.path()]));
+    let (code, out, _) = texts(&pumice(&["fault", "assert", killed.path()]));
     assert_eq!((code, out.as_str()), (Some(1), "       1  one\n       0  two  never applied\n"));
     let second = Scratch::new("second.jsonl", &packet.replace("\"one\"", "\"two\""));
-    let (code, ..) = texts(&pumice(&["faults", "assert", killed.path(), second.path()]));
+    let (code, ..) = texts(&pumice(&["fault", "assert", killed.path(), second.path()]));
     assert_eq!(code, Some(0));
-    let (code, out, _) = texts(&pumice(&["faults", "assert", "--json", killed.path()]));
+    let (code, out, _) = texts(&pumice(&["fault", "assert", "--json", killed.path()]));
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(found, serde_json::json!({ "all_applied": false, "rules": { "one": 1, "two": 0 } }));
     assert_eq!(code, Some(1));
     let empty = Scratch::new("empty.jsonl", "");
-    assert_eq!(pumice(&["faults", "assert", empty.path()]).status.code(), Some(1));
+    assert_eq!(pumice(&["fault", "assert", empty.path()]).status.code(), Some(1));
 }
 
 /// A packet of a report; `rest` says what happened to it.
@@ -128,10 +128,10 @@ fn reports_of_two_runs_are_compared() {
     let (long, short, lost) = ("\"bytes\":90", "\"bytes\":60", "\"lost\":true");
     let one = Scratch::new("one.jsonl", &(packet(0, short) + &packet(1, short) + &packet(1, lost)));
     let again = Scratch::new("again.jsonl", &(packet(1, lost) + &packet(0, short) + &packet(1, short)));
-    let (code, out, _) = texts(&pumice(&["faults", "compare", one.path(), again.path()]));
+    let (code, out, _) = texts(&pumice(&["fault", "compare", one.path(), again.path()]));
     assert_eq!((code, out.as_str()), (Some(0), "same\n"));
     let other = Scratch::new("other.jsonl", &(packet(0, short) + &packet(1, long)));
-    let (code, out, _) = texts(&pumice(&["faults", "compare", one.path(), other.path()]));
+    let (code, out, _) = texts(&pumice(&["fault", "compare", one.path(), other.path()]));
     assert_eq!(code, Some(0), "{out}");
     assert!(
         out.contains("another message: a, rc, queue pair 0, connection 0, requests: message 1 "),
@@ -139,32 +139,32 @@ fn reports_of_two_runs_are_compared() {
     );
     assert!(out.contains("send of 90 bytes") && out.contains("send of 60 bytes"), "{out}");
     let defect = Scratch::new("defect.jsonl", &(packet(0, short) + &packet(1, short)));
-    let (code, out, _) = texts(&pumice(&["faults", "compare", one.path(), again.path(), defect.path()]));
+    let (code, out, _) = texts(&pumice(&["fault", "compare", one.path(), again.path(), defect.path()]));
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("another fate, in ") && !out.contains("another message"), "{out}");
     let reports = [one.path(), again.path(), other.path(), defect.path()];
-    let (code, out, _) = texts(&pumice(&[&["faults", "compare", "--json"][..], &reports].concat()));
+    let (code, out, _) = texts(&pumice(&[&["fault", "compare", "--json"][..], &reports].concat()));
     assert_eq!(code, Some(1), "{out}");
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((&found["first"], &found["reports"][0]["same"]), (&one.path().into(), &true.into()));
     let kind = |report: usize| &found["reports"][report]["differences"][0]["kind"];
     assert_eq!((kind(0), kind(1), kind(2)), (&serde_json::Value::Null, &"message".into(), &"fate".into()));
-    let (code, _, said) = texts(&pumice(&["faults", "compare", one.path(), "/nowhere.jsonl"]));
+    let (code, _, said) = texts(&pumice(&["fault", "compare", one.path(), "/nowhere.jsonl"]));
     assert_eq!(code, Some(2), "{said}");
 }
 
 #[test]
 fn ready_plans_are_listed_printed_and_used_by_name() {
-    let (code, listed, _) = texts(&pumice(&["faults", "plans"]));
+    let (code, listed, _) = texts(&pumice(&["fault", "plans"]));
     assert_eq!(code, Some(0));
     for plan in pumice_device::faults::READY {
         assert!(listed.contains(&format!("\n{} ", plan.name)) || listed.starts_with(plan.name), "{listed}");
-        let (code, printed, _) = texts(&pumice(&["faults", "plans", plan.name]));
+        let (code, printed, _) = texts(&pumice(&["fault", "plans", plan.name]));
         assert_eq!((code, printed.as_str()), (Some(0), plan.text));
         let (code, _, said) = texts(&pumice(&["run", "--faults", plan.name, "--", "true"]));
         assert_eq!(code, Some(0), "{}: {said}", plan.name);
     }
-    let (code, _, said) = texts(&pumice(&["faults", "plans", "flaky-cables"]));
+    let (code, _, said) = texts(&pumice(&["fault", "plans", "flaky-cables"]));
     assert_eq!(code, Some(2));
     assert!(said.contains("flaky-cables is no ready plan"), "{said}");
     let (code, _, said) = texts(&pumice(&["run", "--faults", "flaky-cables", "--", "true"]));

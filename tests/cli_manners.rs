@@ -110,7 +110,7 @@ fn what_is_misspelt_is_told_with_what_was_meant() {
         (&["run", "--fault", "dorp chance=1%", "--", "true"], "did you mean drop?"),
         (&["run", "--fault", "drop chanse=1%", "--", "true"], "did you mean chance?"),
         (&["run", "--fault", "drop opcode=sned", "--", "true"], "did you mean send?"),
-        (&["faults", "plans", "link_flap"], "did you mean link-flap?"),
+        (&["fault", "plans", "link_flap"], "did you mean link-flap?"),
         (&["explain", "RETRY_EXEC_ERR"], "did you mean RETRY_EXC_ERR"),
     ] {
         let output = pumice(arguments);
@@ -131,7 +131,7 @@ fn what_is_misspelt_is_told_with_what_was_meant() {
 
 #[test]
 fn without_a_terminal_there_is_no_colour_and_no_bar() {
-    for arguments in [&["--help"][..], &["run", "--help"], &["nothing"], &["doctor"], &["faults", "list"]] {
+    for arguments in [&["--help"][..], &["run", "--help"], &["nothing"], &["doctor"], &["fault", "kinds"]] {
         let output = command(arguments).env("TERM", "xterm-256color").output().expect("it can be run");
         assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "{arguments:?}");
     }
@@ -199,20 +199,20 @@ fn json(arguments: &[&str]) -> serde_json::Value {
 
 #[test]
 fn plans_and_kinds_of_faults_are_json() {
-    let kinds = json(&["faults", "list", "--json"]);
+    let kinds = json(&["fault", "kinds", "--json"]);
     let drop = &kinds["kinds"][0];
     assert!(drop["name"].is_string() && drop["example"].is_string() && drop["fields"].is_array(), "{drop}");
     for group in ["when", "packets", "calls", "completions", "completion_events"] {
         assert!(kinds[group][0]["meaning"].is_string(), "{group}");
     }
-    let plans = json(&["faults", "plans", "--json"]);
+    let plans = json(&["fault", "plans", "--json"]);
     assert!(plans.as_array().is_some_and(|plans| plans.len() > 10), "{plans}");
-    let plan = json(&["faults", "plans", "flaky-cable", "--json"]);
+    let plan = json(&["fault", "plans", "flaky-cable", "--json"]);
     assert_eq!(plans[0], plan);
     let folder = scratch("plans");
     let file = folder.join("plan.toml");
     std::fs::write(&file, plan["plan"].as_str().expect("a text")).expect("it is ours");
-    let checked = json(&["faults", "check", &file.display().to_string(), "--json"]);
+    let checked = json(&["fault", "check", &file.display().to_string(), "--json"]);
     assert!(checked["seed"].is_u64() && checked["rules"][0].is_string(), "{checked}");
     std::fs::remove_dir_all(folder).expect("it is ours");
 }

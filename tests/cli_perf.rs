@@ -30,7 +30,7 @@ fn short_loop(options: &[&str]) -> (Option<i32>, Vec<Value>, String) {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let [own, peer] = addresses();
     // Longer than the half second after which a lost datagram is given up: a round has answers even then.
-    let mut arguments = vec!["loop", "--json", "--rounds", "1", "--duration", "0.6"];
+    let mut arguments = vec!["loop", "--json", "--rounds", "1", "--for", "0.6"];
     arguments.extend(["--addr", &own, "--peer-addr", &peer]);
     arguments.extend(options);
     let output = perf(&arguments);
@@ -138,7 +138,7 @@ fn a_shared_port_has_the_wire_that_programs_have() {
     let shared = ("auto", "shared memory");
     for (set, had) in [("udp", ("udp", "UDP")), ("auto", shared), ("", shared)] {
         let [own, peer] = addresses();
-        let short = ["--rounds", "1", "--duration", "0.05", "--json"];
+        let short = ["--rounds", "1", "--for", "0.05", "--json"];
         let short = [&short[..], &["--addr", &own, "--peer-addr", &peer]].concat();
         let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
         command.args(["perf", "loop", "--op", "send", "--shared"]).args(short).env(WIRE, set);
@@ -209,7 +209,7 @@ fn one_test_can_be_measured_on_both_wires_and_the_table_names_them() {
     assert_eq!(media, ["UDP", "shared memory"]);
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let [own, peer] = addresses();
-    let short = ["loop", "--rounds", "1", "--duration", "0.05", "--addr", &own, "--peer-addr", &peer];
+    let short = ["loop", "--rounds", "1", "--for", "0.05", "--addr", &own, "--peer-addr", &peer];
     let output = perf(&[&short, &options[..]].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut rows = text.lines().skip_while(|line| !line.starts_with("test"));
@@ -238,7 +238,7 @@ fn many_queue_pairs_are_compared_with_one() {
 fn many_pairs_are_compared_with_one() {
     let [own, _] = addresses();
     let output =
-        perf(&["loop", "--json", "--rounds", "1", "--duration", "0.05", "--pairs", "2", "--addr", &own]);
+        perf(&["loop", "--json", "--rounds", "1", "--for", "0.05", "--pairs", "2", "--addr", &own]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     assert!(positive(&report, "value") && positive(&report, "ratio_one_pair"), "{report}");
     assert_eq!((&report["pairs"], &report["wire"]), (&2.into(), &json("udp")));
@@ -309,7 +309,7 @@ fn client_of_a_server(wire: &str, medium: &str) {
     BufReader::new(server.0.stderr.take().expect("a pipe")).read_line(&mut ready).expect("a line");
     assert!(ready.contains(&port), "{ready}");
     let options =
-        ["--op", "write", "--size", "64K", "--rounds", "1", "--duration", "0.02", "--verify", "--json"];
+        ["--op", "write", "--size", "64K", "--rounds", "1", "--for", "0.02", "--verify", "--json"];
     let client = ["client", &server_address, "--oob-port", &port, "--wire", wire];
     let output = perf(&[&client, &options[..]].concat());
     assert!(output.status.success(), "{output:?}");

@@ -66,7 +66,7 @@ INPUT_ARCHIVE=$place/archive.tar.gz "$action" install >"$place/log" 2>&1 || fail
 grep -qx "$place/runner/pumice/installed/bin" "$place/path" || fail 'bin is not put into the PATH'
 REPORTS=$(sed -n 's/^reports=//p' "$place/output")
 export REPORTS
-INPUT_RUN='pumice run -- true; pumice faults plans >/dev/null' "$action" run || fail 'commands that succeed fail'
+INPUT_RUN='pumice run -- true; pumice fault plans >/dev/null' "$action" run || fail 'commands that succeed fail'
 OUTCOME=success "$action" report
 grep -q '^### pumice: success$' "$place/summary" || fail "no summary: $(cat "$place/summary")"
 # Programs that meet a fault, and a job that fails. Without ibverbs-utils it fails all the same, and has no traces.

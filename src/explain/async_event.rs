@@ -98,7 +98,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         causes: BY_PLAN,
         look_at: &[
             "The sentence of `--log warn` names the rule.",
-            "`pumice faults list` explains device-fatal and unplug.",
+            "`pumice fault kinds` explains device-fatal and unplug.",
         ],
     },
     Entry {

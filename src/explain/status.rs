@@ -242,7 +242,7 @@ pub(super) const STATUSES: &[Entry] = &[
         meaning: "The device failed, and the request with it.",
         causes: &["A fault plan asks for it; pumice itself never gives this status."],
         look_at: &[
-            "`pumice faults list` explains the rule \"complete\".",
+            "`pumice fault kinds` explains the rule \"complete\".",
             "Asynchronous events: IBV_EVENT_DEVICE_FATAL or IBV_EVENT_QP_FATAL.",
             LOG,
         ],

@@ -1,6 +1,7 @@
-//! `pumice fault`: rules of fault plans that come, rest and go while programs run.
+//! `pumice fault`: rules of fault plans that come, rest and go while programs run; plans and reports of faults.
 
 mod options;
+mod plans;
 mod table;
 
 use std::io::Write;
@@ -21,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) fn run(options: &FaultOptions, out: &mut dyn Write) -> CommandResult {
     let mut named = None;
     let (wanted, target, json) = match &options.action {
+        Action::Plans(action) => return plans::run(action, out),
         Action::List { json, target } => return list(target, *json, out),
         Action::Add { rule, json, target } => {
             let plan = FaultPlan::new().with_line(rule);

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use pumice_transport::path::ROCE_PORT;
 
+use super::plans;
+
 /// Options of `pumice fault`.
 #[derive(Debug, Args)]
 pub(crate) struct FaultOptions {
@@ -62,6 +64,8 @@ pub(super) enum Action {
         #[command(flatten)]
         target: Target,
     },
+    #[command(flatten)]
+    Plans(plans::Action),
 }
 
 /// Which processes.

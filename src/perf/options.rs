@@ -134,7 +134,7 @@ pub(crate) struct TestOptions {
     #[arg(long)]
     pub(crate) verify: bool,
     /// Seconds of all rounds together, yardsticks not counted [default: 0.25 per round]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long = "for", alias = "duration", value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
     /// Rounds
     #[arg(long, default_value_t = 5, value_name = "N")]

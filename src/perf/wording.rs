@@ -41,7 +41,7 @@ pub(crate) fn plan_in_words(error: &PlanError) -> String {
             format!("{} {value} is out of range: use 1 to {most}", option_of(field))
         }
         PlanError::RoundSeconds { round_seconds } => {
-            format!("a round of {round_seconds} s is out of range: change --duration")
+            format!("a round of {round_seconds} s is out of range: change --for")
         }
         PlanError::Buffers { most_bytes } => {
             format!("a message needs more than {} MiB of buffers: use a smaller --size", most_bytes >> 20)

@@ -11,7 +11,7 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "# Faults\n\nA rule says what happens, and to which packets, calls or completions. \
-         [Fault plans](../fault-plans.md) explains how to use rules, and `pumice faults list` prints them."
+         [Fault plans](../fault-plans.md) explains how to use rules, and `pumice fault kinds` prints them."
     )?;
     writeln!(out, "\n## When a rule applies\n\nEvery rule may have these fields.\n")?;
     fields(WHEN, out)?;
@@ -27,7 +27,7 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\n## Ready plans\n\n`--faults NAME` uses a plan; `pumice faults plans NAME` prints it.\n"
+        "\n## Ready plans\n\n`--faults NAME` uses a plan; `pumice fault plans NAME` prints it.\n"
     )?;
     table::head(&["Plan", "What it imitates"], out)?;
     for plan in READY {

@@ -121,11 +121,11 @@ pub(crate) struct RunOptions {
     /// Shuffle by this seed what the specification leaves open: order of completions, of payload, wake-ups
     #[arg(long, value_name = "SEED")]
     pub(crate) shuffle: Option<String>,
-    /// Apply this fault plan: a TOML file, a ready plan (see "pumice faults plans"), or a report of faults,
+    /// Apply this fault plan: a TOML file, a ready plan (see "pumice fault plans"), or a report of faults,
     /// which causes the same faults again
     #[arg(long, value_name = "FILE")]
     pub(crate) faults: Option<PathBuf>,
-    /// Apply this rule as well, as in 'drop chance=2% opcode=send'; see "pumice faults list"
+    /// Apply this rule as well, as in 'drop chance=2% opcode=send'; see "pumice fault kinds"
     #[arg(long, value_name = "RULE")]
     pub(crate) fault: Vec<String>,
     /// Write what the rules did to this file, which is a plan itself; %p stands for the process number

@@ -21,11 +21,18 @@ use crate::observe::Watched;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
 
+/// Messages that are explained if the options do not say how many.
+const SLOWEST: usize = 10;
+
 /// Options of `pumice trace`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub(crate) struct TraceOptions {
+    /// Traces and captures of one run: "pumice trace FILE" says what "pumice trace why FILE" does
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(subcommand)]
-    action: Action,
+    action: Option<Action>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -40,8 +47,8 @@ enum Action {
         files: Vec<PathBuf>,
         /// The file to write; "-" is standard output. If it ends with .pftrace it has Perfetto's own format,
         /// which is smaller; else it is Chrome trace JSON
-        #[arg(long, short, value_name = "FILE")]
-        output: PathBuf,
+        #[arg(long, short, alias = "output", value_name = "FILE")]
+        out: PathBuf,
     },
     /// Make one page of traces: packets between queue pairs, a timeline, and a table of work requests
     ///
@@ -51,8 +58,8 @@ enum Action {
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// The page to write; "-" is standard output
-        #[arg(long, short, value_name = "FILE", default_value = "trace.html")]
-        output: PathBuf,
+        #[arg(long, short, alias = "output", value_name = "FILE", default_value = "trace.html")]
+        out: PathBuf,
     },
     /// Say where the time of the slowest and of all failed messages went, and what to change
     Why {
@@ -60,7 +67,7 @@ enum Action {
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Number of the slowest messages
-        #[arg(long, value_name = "N", default_value_t = 10)]
+        #[arg(long, value_name = "N", default_value_t = SLOWEST)]
         slowest: usize,
         /// Print one JSON object instead of text
         #[arg(long)]
@@ -78,16 +85,35 @@ enum Action {
 
 /// Runs the command.
 pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult {
-    match &options.action {
-        Action::ToPerfetto { files, output } => {
+    let Some(action) = &options.action else {
+        return look(&options.files, out);
+    };
+    match action {
+        Action::ToPerfetto { files, out: output } => {
             let is_own_format = output.extension().is_some_and(|end| end == "pftrace");
             let write = if is_own_format { perfetto::write_pftrace } else { perfetto::write_json };
             save(&timeline(files)?, output, out, write)
         }
-        Action::View { files, output } => save(&timeline(files)?, output, out, view::write),
+        Action::View { files, out: output } => save(&timeline(files)?, output, out, view::write),
         Action::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
         Action::List { file, json } => list::run(&file.display().to_string(), open(file)?, *json, out),
     }
+}
+
+/// What a person means who names files alone: where the time went, and how to see more.
+fn look(files: &[PathBuf], out: &mut dyn Write) -> CommandResult {
+    // A word that is no name of a file was meant as a command.
+    let is_word = |file: &&PathBuf| !file.exists() && file.extension().is_none() && file.iter().count() == 1;
+    if let Some(word) = files.first().filter(is_word) {
+        return Err(CommandError::Usage(format!(
+            "there is no file {}: name a trace, or view, why, list or to-perfetto and a trace",
+            word.display()
+        )));
+    }
+    let outcome = why::run(&timeline(files)?, SLOWEST, false, out)?;
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    writeln!(out, "\nA page with every message: pumice trace view {}", names.join(" "))?;
+    Ok(outcome)
 }
 
 /// Writes a timeline in some form to a file, or to standard output.

@@ -92,7 +92,7 @@ write_report() {
     if [[ -f ${faults[0]} ]]; then
         {
             printf '\nWhat the rules of the fault plan did:\n\n```text\n'
-            pumice faults assert "${faults[@]}" 2>&1 | head -c 20000 || true
+            pumice fault assert "${faults[@]}" 2>&1 | head -c 20000 || true
             printf '```\n\nThe same faults again: `pumice run --faults REPORT -- PROGRAM`, with a report of the artifact.\n'
         } >>"$summary"
     fi

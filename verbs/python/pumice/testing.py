@@ -158,7 +158,7 @@ class Device:
         reports = [str(report) for report in self.fault_reports() if _by_number(report)[0] > self._before_plan]
         if not reports:
             raise AssertionError("no program that had the fault plan has ended")
-        judged = self._pumice(["faults", "assert", *reports])
+        judged = self._pumice(["fault", "assert", *reports])
         if judged.returncode != 0:
             raise AssertionError((judged.stdout + judged.stderr).strip())
 

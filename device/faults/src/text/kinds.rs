@@ -151,7 +151,7 @@ pub const KINDS: &[FaultKind] = &[
     },
     FaultKind {
         name: "note",
-        does: "nothing happens to the packet; the report has it with its length, so that \"pumice faults \
+        does: "nothing happens to the packet; the report has it with its length, so that \"pumice fault \
                compare\" can say which message differed",
         fields: &[],
         about: SELECTOR,

@@ -1,4 +1,4 @@
-//! `pumice faults`: fault plans checked, kinds of faults listed, reports judged.
+//! The actions of `pumice fault` that need no running program: plans checked, kinds listed, reports judged.
 
 mod compare;
 mod json;
@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use pumice_device::faults::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultPlan, KINDS, READY, ReadyPlan,
     SELECTOR, WHEN, summaries,
@@ -18,15 +18,9 @@ use pumice_device::settings::DEFAULT_SEED;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
-/// Options of `pumice faults`.
-#[derive(Debug, Args)]
-pub(crate) struct FaultsOptions {
-    #[command(subcommand)]
-    action: Action,
-}
-
+/// What to do with plans and reports.
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(super) enum Action {
     /// Check a fault plan, and list its rules
     Check {
         /// The plan: a TOML file, or a report of faults
@@ -36,7 +30,7 @@ enum Action {
         json: bool,
     },
     /// List every kind of fault with its fields, an example, and what it imitates
-    List {
+    Kinds {
         /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
@@ -74,12 +68,12 @@ enum Action {
     },
 }
 
-/// Runs the command.
-pub(crate) fn run(options: &FaultsOptions, out: &mut dyn Write) -> CommandResult {
-    match &options.action {
+/// Does it.
+pub(super) fn run(action: &Action, out: &mut dyn Write) -> CommandResult {
+    match action {
         Action::Check { file, json } => check(file, *json, out),
-        Action::List { json: true } => json::kinds(out),
-        Action::List { json: false } => list(out),
+        Action::Kinds { json: true } => json::kinds(out),
+        Action::Kinds { json: false } => list(out),
         Action::Plans { name: None, json: true } => json::plans(out),
         Action::Plans { name: None, json: false } => plans(out),
         Action::Plans { name: Some(name), json } => plan(name, *json, out),
@@ -148,7 +142,7 @@ fn plans(out: &mut dyn Write) -> CommandResult {
 fn plan(name: &str, json: bool, out: &mut dyn Write) -> CommandResult {
     let plan = ReadyPlan::named(name).ok_or_else(|| {
         let meant = suggestion(name, READY.iter().map(|plan| plan.name));
-        CommandError::Usage(format!("{name} is no ready plan: \"pumice faults plans\" lists them{meant}"))
+        CommandError::Usage(format!("{name} is no ready plan: \"pumice fault plans\" lists them{meant}"))
     })?;
     if json {
         return json::plan(plan, out);

@@ -1,4 +1,4 @@
-//! `pumice faults compare`: reports of several runs, and what differs.
+//! `pumice fault compare`: reports of several runs, and what differs.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What `pumice faults` finds out, as JSON.
+//! What `pumice fault` finds out, as JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write;
