@@ -21,7 +21,10 @@ const IDLE_NS: u64 = 20_000_000;
 /// Recorded time between two points that is let pass again.
 const MAX_GAP_NS: u64 = 2_000_000_000;
 /// Time between two looks whether it is a call's turn.
-const LOOK: Duration = Duration::from_micros(50);
+const LOOK: Duration = Duration::from_micros(20);
+/// A point that comes no later than this after its time was in time: what looking and waking up take does not
+/// add up from point to point, because the program's own waits do not grow by it.
+const IN_TIME_NS: u64 = 2_000_000;
 /// Points before the next one among which polls are looked for that are to find nothing.
 const MOST_POLLS: usize = 256;
 /// Calls of a thread that are looked at for one that came too early.
@@ -59,6 +62,8 @@ struct State {
     seen: (Standing, u64),
     /// The point of a packet that is held back, and since when.
     held: Option<(usize, u64)>,
+    /// The point whose turn has come last, and its time.
+    due: (usize, u64),
 }
 
 /// Whether it is a point's turn.
@@ -94,6 +99,7 @@ impl Replay {
             senders: Senders::new(folder),
             seen: (Standing::default(), monotonic_ns()),
             held: None,
+            due: (usize::MAX, 0),
         };
         for (place, (process, Point { at_ns, what })) in schedule.points.into_iter().enumerate() {
             gaps_ns.push(before_ns.map_or(0, |before_ns| at_ns.saturating_sub(before_ns)));
@@ -260,7 +266,10 @@ impl Replay {
             state.counted += u64::from(!is_idle);
         }
         if state.counted != before {
-            self.progress.note(state.counted, monotonic_ns());
+            let (due, due_ns) = state.due;
+            let now_ns = monotonic_ns();
+            let is_in_time = due == index && now_ns.saturating_sub(due_ns) < IN_TIME_NS;
+            self.progress.note(state.counted, if is_in_time { due_ns } else { now_ns });
         }
     }
 
@@ -294,8 +303,10 @@ impl Replay {
         let is_behind = own().any(|((_, what), _)| !is_idle(what));
         if !is_behind && !self.places.iter().enumerate().any(waits_for) {
             let gap_ns = self.gap_ns(place).min(MAX_GAP_NS);
+            let due_ns = standing.last_ns.saturating_add(gap_ns);
+            state.due = (index, due_ns);
             return match () {
-                () if now_ns < standing.last_ns.saturating_add(gap_ns) => Turn::Later,
+                () if now_ns < due_ns => Turn::Later,
                 () if own().next().is_some() => Turn::AfterPolls,
                 () => Turn::Now,
             };

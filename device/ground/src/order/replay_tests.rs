@@ -87,8 +87,8 @@ fn the_first_departure_is_noted_and_ends_it_in_all_processes() {
     // Another call than the recorded one: said, and the order goes on.
     assert!(first.wait_for_call(0, "ibv_alloc_pd").is_none());
     let said = fs::read_to_string(folder.0.join("100.departed")).expect("it is noted");
-    let why = "one: after 0 of 1 points of the recorded order, it calls ibv_alloc_pd where ibv_create_qp was called";
-    assert_eq!(said, why);
+    let why = "it calls ibv_alloc_pd where ibv_create_qp was called";
+    assert_eq!(said, format!("one: after 0 of 1 points of the recorded order, {why}"));
     assert!(!second.is_over());
     first.depart("too much", true);
     assert!(second.wait_for_call(0, "ibv_create_cq").is_some(), "nothing is held back any more");
