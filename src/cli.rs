@@ -70,13 +70,14 @@ pub(crate) enum Command {
     Reference(ReferenceOptions),
     /// Run a program again as "pumice run --record" has recorded it, and say where the run departed from that
     ///
-    /// The replay repeats what rules of fault plans and the network did to packets. The exit code is that of
-    /// the program, or 1 if packets had another fate than in the record.
+    /// The replay repeats what rules of fault plans and the network did to packets, and the order of calls
+    /// and arrivals. The exit code is that of the program, or 1 if it is 0 and packets had another fate than
+    /// in the record or the recorded run had failed.
     Replay(Box<ReplayOptions>),
     /// Run a program that uses RDMA on this machine's software device
     ///
-    /// The program takes the place of pumice: its exit code is the exit code. 127 means that there is no
-    /// such program, 126 that it cannot be executed.
+    /// The program takes the place of pumice, or with --record pumice waits for it: its exit code is the exit
+    /// code. 127 means that there is no such program, 126 that it cannot be executed.
     Run(Box<RunOptions>),
     /// Run HCAs on a simulated network in virtual time and check every byte
     ///

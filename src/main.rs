@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches as _;
 
 use cli::{Cli, Command};
-use outcome::{CommandResult, Outcome};
+use outcome::{CommandError, CommandResult, Outcome};
 use printed::{Printed, complain, end_in_errors_at_limits};
 
 fn main() -> ExitCode {
@@ -49,6 +49,8 @@ fn main() -> ExitCode {
     match run(cli.command, &mut out) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) if error.reader_left() => Outcome::Good.exit_code(),
+        // It has said why itself.
+        Err(error @ CommandError::Ended { .. }) => error.exit_code(),
         Err(error) => {
             // What was found out before the failure is shown first; if even that cannot be written,
             // the message on stderr is all there is.

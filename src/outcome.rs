@@ -50,6 +50,11 @@ pub(crate) enum CommandError {
         /// [`NO_PROGRAM`], [`NOT_EXECUTABLE`], or what the program ended with.
         exit_code: u8,
     },
+    /// The program that the command ran ended with this, and says why itself.
+    Ended {
+        /// What the program ended with.
+        exit_code: u8,
+    },
     /// Anything else; the sentence names the wrong thing and the remedy.
     Failed(String),
 }
@@ -63,7 +68,9 @@ impl CommandError {
         match self {
             CommandError::Output(_) | CommandError::Failed(_) => BAD.into(),
             CommandError::Usage(_) => USAGE.into(),
-            CommandError::Program { exit_code, .. } => (*exit_code).into(),
+            CommandError::Program { exit_code, .. } | CommandError::Ended { exit_code } => {
+                (*exit_code).into()
+            }
         }
     }
 
@@ -77,6 +84,7 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommandError::Output(error) => write!(f, "the output cannot be written: {error}"),
+            CommandError::Ended { exit_code } => write!(f, "the program ended with {exit_code}"),
             CommandError::Usage(sentence)
             | CommandError::Failed(sentence)
             | CommandError::Program { sentence, .. } => f.write_str(sentence),

@@ -84,7 +84,7 @@ fn datagrams_and_messages_of_the_connection_manager_are_lost_again() {
         .expect("a record")
         .filter_map(|entry| Some(entry.ok()?.path().extension()?.to_str()?.to_owned()))
         .collect();
-    assert_eq!(kinds, ["faults", "pcapng", "qps", "tag"].map(str::to_owned).into());
+    assert_eq!(kinds, ["exit", "faults", "order", "pcapng", "qps", "tag"].map(str::to_owned).into());
     let report = only(&folder, "faults");
     // The program made a queue pair before that of the datagrams, which never sends.
     let datagram = |message| ("ud".to_owned(), "send".to_owned(), 1, message);

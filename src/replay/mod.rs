@@ -1,5 +1,7 @@
 //! `pumice replay`: a recorded run again, with what happened to its packets, and where it departed.
 
+mod order;
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
@@ -33,13 +35,16 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
         ));
     }
     let processes = record::read(&options.folder).map_err(CommandError::Failed)?;
-    check_devices(&processes, &identity(&options.run)?, &options.folder)?;
+    let started = identity(&options.run)?;
+    check_devices(&processes, &started, &options.folder)?;
     let recorded = evidence(&processes)?;
+    let order = order::of(&processes).map_err(CommandError::Failed)?;
     let folder = options.folder.join(format!("replay-{}", std::process::id()));
     let made = create_private_folder(&folder).and_then(|()| {
         options.run.record = Some(folder.clone());
         let plan = folder.join("plan.jsonl");
         options.run.faults = Some(plan.clone());
+        order.impose(&folder)?;
         write_private(&plan, (recorded.join("\n") + "\n").as_bytes())
     });
     made.map_err(|error| {
@@ -51,18 +56,20 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
         FaultPlan::parse(&recorded.join("\n"), DEFAULT_SEED)
             .map_err(|error| CommandError::Failed(format!("{}: {error}", options.folder.display())))?;
     }
-    let code = run_beside(&options.run)?;
+    let exit_code = run_beside(&options.run)?;
     let replayed = record::read(&folder).map_err(CommandError::Failed)?;
     let tags: BTreeSet<String> = replayed.iter().map(|process| process.tag.clone()).collect();
-    let found = Comparison::of(&recorded, &evidence(&replayed)?, &tags);
+    let mut found = Comparison::of(&recorded, &evidence(&replayed)?, &tags);
+    found.ended(&processes, &started.tag, exit_code);
+    found.order = order.had(&folder);
     if options.json {
         serde_json::to_writer(&mut *out, &found)?;
         writeln!(out)?;
     } else {
         found.print(out)?;
     }
-    match code {
-        0 if found.departed => Ok(Outcome::Bad),
+    match exit_code {
+        0 if found.departed || found.ended_otherwise => Ok(Outcome::Bad),
         0 => Ok(Outcome::Good),
         exit_code => {
             let sentence = format!("the program ended with {exit_code}");
@@ -137,6 +144,14 @@ struct Comparison {
     new: Vec<String>,
     /// How long packets take differs in each run, and is no departure.
     late: usize,
+    /// How the program ended when it was recorded, if that is known.
+    recorded_exit: Option<u8>,
+    /// How it has ended now.
+    exit: u8,
+    /// It ended otherwise than it did when it was recorded.
+    ended_otherwise: bool,
+    /// What came of the order of calls and arrivals.
+    order: order::Had,
 }
 
 impl Comparison {
@@ -152,7 +167,21 @@ impl Comparison {
             missing,
             new,
             late: late.len(),
+            recorded_exit: None,
+            exit: 0,
+            ended_otherwise: false,
+            order: order::Had::default(),
         }
+    }
+
+    /// How the program with this tag has ended; `processes`: those that were recorded.
+    fn ended(&mut self, processes: &[Recorded], tag: &str, exit: u8) {
+        let of_tag = processes.iter().filter(|process| process.tag == tag);
+        let known: Vec<u8> = of_tag.filter_map(|process| process.exit_code).collect();
+        self.exit = exit;
+        // Several programs with one tag: nothing says which of them this is.
+        self.recorded_exit = known.iter().copied().find(|code| *code == exit).or(known.first().copied());
+        self.ended_otherwise = self.recorded_exit.is_some_and(|code| code != exit);
     }
 
     fn print(&self, out: &mut dyn Write) -> std::io::Result<()> {
@@ -169,6 +198,13 @@ impl Comparison {
         }
         if self.late > 0 {
             writeln!(out, "{} more packets were late", self.late)?;
+        }
+        self.order.print(out)?;
+        if let Some(before) = self.recorded_exit.filter(|_| self.ended_otherwise) {
+            let what =
+                if self.exit == 0 { "what failed then has not failed now" } else { "it failed otherwise" };
+            let what = if before == 0 { "it had not failed then" } else { what };
+            writeln!(out, "the recorded run ended with {before}, and this one with {}: {what}", self.exit)?;
         }
         Ok(())
     }

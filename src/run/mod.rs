@@ -1,6 +1,7 @@
 //! `pumice run`: checks the settings, puts them into the environment, and becomes the program.
 
 mod behind;
+mod beside;
 mod carried;
 mod library;
 mod old_trees;
@@ -28,15 +29,21 @@ use rustix::io::Errno;
 pub(crate) use options::RunOptions;
 pub(crate) use own::own_program;
 
-use crate::outcome::{BAD, CommandError, CommandResult, SIGNAL};
+use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
 use program::Program;
 use record::Identity;
 
-/// Runs the command. Returns only when the program could not be started.
+/// Runs the command. Without a record it returns only when the program could not be started; a record says
+/// how the program ended, which only a process that waits for it learns.
 pub(crate) fn run(options: &RunOptions) -> CommandResult {
+    if options.record.is_some() {
+        return match run_beside(options)? {
+            0 => Ok(Outcome::Good),
+            exit_code => Err(CommandError::Ended { exit_code }),
+        };
+    }
     let mut prepared = prepare(options)?;
-    note(options, &prepared.identity, std::process::id())?;
     Err(prepared.program.not_run(&prepared.command.exec()))
 }
 
@@ -47,22 +54,16 @@ pub(crate) fn run_beside(options: &RunOptions) -> Result<u8, CommandError> {
 
 /// The same, with further variables.
 pub(crate) fn run_beside_with(options: &RunOptions, more: &[(&str, &Path)]) -> Result<u8, CommandError> {
-    use std::os::unix::process::ExitStatusExt as _;
     let Prepared { mut command, program, identity } = prepare(options)?;
     command.envs(more.iter().copied());
-    let mut child = command.spawn().map_err(|error| program.not_run(&error))?;
-    note(options, &identity, child.id())?;
-    let status =
-        child.wait().map_err(|error| CommandError::Failed(format!("the program is lost: {error}")))?;
-    let signal = status.signal().map(|signal| i32::from(SIGNAL) + signal);
-    let code = status.code().or(signal).and_then(|code| u8::try_from(code).ok());
-    Ok(code.unwrap_or(BAD))
-}
-
-/// Notes in the record, if there is to be one, what process it is.
-fn note(options: &RunOptions, identity: &Identity, process: u32) -> Result<(), CommandError> {
-    let Some(folder) = &options.record else { return Ok(()) };
-    record::note(folder, identity, process).map_err(CommandError::Failed)
+    let Some(folder) = &options.record else { return beside::wait_for(command, &program, |_| Ok(())) };
+    let mut process = 0;
+    let exit_code = beside::wait_for(command, &program, |id| {
+        process = id;
+        record::note(folder, &identity, id).map_err(CommandError::Failed)
+    })?;
+    record::note_exit(folder, process, exit_code).map_err(CommandError::Failed)?;
+    Ok(exit_code)
 }
 
 /// The identity of the program that these options start.

@@ -7,8 +7,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use pumice_device::faults::MAX_PLAN_BYTES;
+use pumice_device::ground::order::{Point, Stream};
 use pumice_device::outside::output_file::create_private_folder;
-use pumice_device::settings::record::{self, DEVICES, FAULTS, PACKETS, QUEUE_PAIRS, TAG};
+use pumice_device::settings::record::{self, DEVICES, EXIT, FAULTS, ORDER, PACKETS, QUEUE_PAIRS, TAG};
 use serde_json::Value;
 
 /// Files of a folder that are looked at.
@@ -17,6 +18,8 @@ const MAX_FILES: usize = 1 << 16;
 const MAX_NOTE_BYTES: u64 = 4096;
 /// Bytes of a file with queue pairs: some million lines.
 const MAX_QUEUE_PAIRS_BYTES: u64 = 64 << 20;
+/// Bytes of a file with the order of a process: a million points.
+const MAX_ORDER_BYTES: u64 = 64 << 20;
 
 /// What a process is called, in plans and records, and its devices.
 pub(crate) struct Identity {
@@ -29,8 +32,12 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) tag: String,
+    /// How it ended, if `pumice` started it and saw its end: the exit code, as shells say it.
+    pub(crate) exit_code: Option<u8>,
     /// The report of faults, if rules concerned the process.
     faults: Option<PathBuf>,
+    /// The order of its calls and of what arrived, if it made any.
+    order: Option<PathBuf>,
     /// At least one.
     pub(crate) devices: Vec<RecordedDevice>,
 }
@@ -62,6 +69,14 @@ pub(super) fn begin(folder: &Path) -> Result<(), String> {
 pub(super) fn note(folder: &Path, identity: &Identity, process: u32) -> Result<(), String> {
     let names: Vec<&str> = identity.devices.iter().map(String::as_str).collect();
     record::note(folder, process, &identity.tag, &names).map_err(|(_, error)| refused(folder, &error))
+}
+
+/// Notes how the process ended.
+///
+/// # Errors
+/// It cannot be written, and the remedy.
+pub(super) fn note_exit(folder: &Path, process: u32, exit_code: u8) -> Result<(), String> {
+    record::note_exit(folder, process, exit_code).map_err(|(_, error)| refused(folder, &error))
 }
 
 fn refused(folder: &Path, error: &std::io::Error) -> String {
@@ -121,6 +136,12 @@ fn text_of(file: &Path, most: u64) -> Result<String, String> {
     Ok(text)
 }
 
+/// The exit code that a file notes.
+fn exit_code_in(file: &Path) -> Result<u8, String> {
+    let text = text_of(file, MAX_NOTE_BYTES)?;
+    text.trim_end().parse().map_err(|_| damaged(file, &format!("{:?} is no exit code", text.trim_end())))
+}
+
 /// What is wrong with a file of a record.
 fn damaged(file: &Path, problem: &str) -> String {
     format!("{}: {problem}: the record is damaged, record the run again", file.display())
@@ -147,8 +168,23 @@ impl Recorded {
         let each = names.iter().map(Some).chain(names.is_empty().then_some(None)).enumerate();
         let devices: Vec<RecordedDevice> = each.map(device).collect();
         of_its_devices(tag, files, &devices)?;
-        let (tag, faults) = (text_of(tag, MAX_NOTE_BYTES)?, there(tag.with_extension(FAULTS)));
-        Ok(Recorded { tag, faults, devices })
+        let exit_code = there(tag.with_extension(EXIT)).map(|file| exit_code_in(&file)).transpose()?;
+        let [faults, order] = [FAULTS, ORDER].map(|extension| there(tag.with_extension(extension)));
+        Ok(Recorded { tag: text_of(tag, MAX_NOTE_BYTES)?, exit_code, faults, order, devices })
+    }
+
+    /// Its calls, and what arrived, in order.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub(crate) fn order(&self) -> Result<Vec<Point<Stream>>, String> {
+        let Some(file) = &self.order else { return Ok(Vec::new()) };
+        let text = text_of(file, MAX_ORDER_BYTES)?;
+        let whole = text.rfind('\n').map_or("", |end| text.get(..end).unwrap_or_default());
+        // The process may have been killed in the middle of the last line.
+        let wrong = |number: usize| damaged(file, &format!("line {}: it is no point", number + 1));
+        let point = |(number, line)| Point::written_down(line).ok_or_else(|| wrong(number));
+        whole.lines().enumerate().map(point).collect()
     }
 
     /// The lines of its report of faults, each of a device that the process had.

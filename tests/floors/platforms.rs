@@ -80,6 +80,7 @@ const LINUX_EDGES: &[&str] = &[
     "src/explain/errno.rs",
     "src/observe/words.rs",
     "src/printed.rs",
+    "src/run/beside.rs",
     "src/run/old_trees.rs",
     "src/run/sysfs.rs",
     "src/same_host.rs",

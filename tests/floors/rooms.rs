@@ -53,6 +53,7 @@ pub(super) const HOUSES: &[House] = &[
                 &["system/"],
                 "what is asked of the operating system outside of ports and sharing",
             ),
+            room("order", &["order/"], "the order of calls and arrivals: noted, and imposed by a replay"),
         ],
     },
     House {

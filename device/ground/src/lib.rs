@@ -15,6 +15,7 @@ pub mod link_rate;
 pub mod link_words;
 pub mod marking;
 pub mod object_summary;
+pub mod order;
 pub mod outside;
 pub mod printable;
 pub mod probability;

@@ -15,6 +15,7 @@ fn address(last: u8) -> IpAddr {
 fn datagram(from_qpn: u32, number: u32, to: (u8, u32)) -> Sighting {
     let info: &'static OpcodeInfo = Opcode::from_byte(UD_SEND_ONLY).info().expect("an opcode");
     Sighting {
+        capture: 0,
         time_ns: u64::from(number) * MS_NS,
         source: address(1),
         destination: address(to.0),

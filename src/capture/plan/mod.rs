@@ -66,13 +66,14 @@ pub(crate) struct Captured<'a> {
 pub(crate) fn on_the_way(devices: Vec<Captured<'_>>, rule: &str) -> Result<Vec<String>, CommandError> {
     let mut captures = Vec::new();
     let mut packets = 0;
-    for device in devices {
+    for (index, device) in devices.into_iter().enumerate() {
         let name = device.packets.display();
         // Opening a pipe waits for its other end.
         if !device.packets.is_file() {
             return Err(CommandError::Failed(format!("{name} cannot be read: it is no file")));
         }
-        let seen = read(device.packets)?;
+        let mut seen = read(device.packets)?;
+        seen.iter_mut().for_each(|one| one.capture = index);
         packets += seen.len();
         if packets > MAX_PACKETS {
             return Err(CommandError::Failed(format!(

@@ -174,7 +174,7 @@ pub(super) fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome
         (outcome.arrived_at, outcome.is_damaged) = (Some(position), arrival.is_damaged);
     }
     indices.values().for_each(|indices| in_order(indices, &mut outcomes));
-    count_overtaking(&mut outcomes);
+    count_overtaking(&mut outcomes, arrived);
     for (one, outcome) in sent.iter().zip(&mut outcomes) {
         if let Some(arrival) = outcome.arrived_at.and_then(|index| arrived.get(index)) {
             let late_ns = i128::from(arrival.time_ns) - i128::from(one.time_ns) - offset_ns;
@@ -219,12 +219,17 @@ fn clock_offset_ns(
     offsets.min().unwrap_or(0)
 }
 
-fn count_overtaking(outcomes: &mut [Outcome]) {
-    let positions: Vec<Option<usize>> = outcomes.iter().map(|outcome| outcome.arrived_at).collect();
+/// Counts only what arrived at one process: several may have the address, and nothing is known of the order
+/// of what arrived at different ones.
+fn count_overtaking(outcomes: &mut [Outcome], arrived: &[&Sighting]) {
+    let place = |position: usize| Some((arrived.get(position)?.capture, position));
+    let places: Vec<Option<(usize, usize)>> =
+        outcomes.iter().map(|outcome| outcome.arrived_at.and_then(place)).collect();
     for (index, outcome) in outcomes.iter_mut().enumerate() {
-        let Some(own) = outcome.arrived_at else { continue };
-        let later = positions.iter().skip(index + 1).take(OVERTAKING).flatten();
-        outcome.overtaken_by = u16::try_from(later.filter(|other| **other < own).count()).unwrap_or(u16::MAX);
+        let Some((capture, own)) = outcome.arrived_at.and_then(place) else { continue };
+        let later = places.iter().skip(index + 1).take(OVERTAKING).flatten();
+        let overtook = later.filter(|(of, position)| *of == capture && *position < own);
+        outcome.overtaken_by = u16::try_from(overtook.count()).unwrap_or(u16::MAX);
     }
 }
 

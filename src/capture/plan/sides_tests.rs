@@ -15,6 +15,7 @@ fn info() -> &'static OpcodeInfo {
 /// A packet from 10.0.0.1 to 10.0.0.2, of this PSN at this microsecond.
 fn packet(psn: u32, at_us: u64) -> Sighting {
     Sighting {
+        capture: 0,
         time_ns: at_us * US_NS,
         source: address(1),
         destination: address(2),
@@ -101,6 +102,19 @@ fn what_the_plan_lost_is_no_transmission_that_can_arrive() {
     let lost = Sighting { is_lost: true, ..packet(0, 0) };
     let outcomes = became(&[lost, packet(0, 1_000)], &[packet(0, 1)]);
     assert_eq!(arrived_at(&outcomes), [None, Some(0)]);
+}
+
+#[test]
+fn packets_to_different_processes_do_not_overtake_each_other() {
+    let sent = [packet(0, 0), packet(1, 1)];
+    let at = |capture, one: Sighting| Sighting { capture, ..one };
+    let overtaken = |captures: [usize; 2]| {
+        let [first, second] = captures;
+        let arrived = [at(first, packet(1, 5)), at(second, packet(0, 5))];
+        became(&sent, &arrived).iter().map(|outcome| outcome.overtaken_by).collect::<Vec<_>>()
+    };
+    assert_eq!(overtaken([1, 1]), [1, 0]);
+    assert_eq!(overtaken([1, 2]), [0, 0]);
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub(super) const MAX_PACKETS: usize = 20_000_000;
 /// A packet, where it was captured.
 #[derive(Debug, Clone)]
 pub(crate) struct Sighting {
+    /// The index of the capture among those of a record; else 0.
+    pub(crate) capture: usize,
     pub(crate) time_ns: u64,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
@@ -86,6 +88,7 @@ fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
     let info = headers.bth.opcode.info()?;
     let is_known = info.service.has_messages();
     is_known.then(|| Sighting {
+        capture: 0,
         time_ns: record.time_ns,
         source: record.source,
         destination: record.destination,

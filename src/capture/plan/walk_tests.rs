@@ -23,6 +23,7 @@ fn packet(opcode: u8, at_ms: u64, psn: u32) -> Sighting {
     let info: &'static OpcodeInfo = Opcode::from_byte(opcode).info().expect("an opcode");
     let (source, destination) = if info.is_request { (1, 2) } else { (2, 1) };
     Sighting {
+        capture: 0,
         time_ns: at_ms * MS_NS,
         source: address(source),
         destination: address(destination),

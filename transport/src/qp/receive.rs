@@ -218,6 +218,16 @@ impl QueuePair {
         }
     }
 
+    /// Whether a packet is the request that a reliable queue pair accepts next.
+    pub fn expects(&self, packet: &Packet<'_>) -> bool {
+        match &self.receiver {
+            Receiver::Reliable(responder) => {
+                packet.info().is_request && packet.bth().psn == responder.expected
+            }
+            Receiver::Unreliable(_) | Receiver::Datagram(_) => false,
+        }
+    }
+
     /// How well a packet fits what the peer is to send next.
     pub(super) fn fit(&self, packet: &Packet<'_>) -> Fit {
         let psn = packet.bth().psn;

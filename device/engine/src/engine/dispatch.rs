@@ -35,6 +35,12 @@ impl Receivers<'_> {
     // As a call of its own it would save and restore the registers of its one caller for each packet.
     #[inline(always)]
     pub(crate) fn receive(&mut self, now_ns: u64, received: &Received<'_>) {
+        self.receive_from(now_ns, received, 0);
+    }
+
+    /// The same of a batch whose first packet was the one of this index in the batch that came.
+    #[inline(always)]
+    pub(crate) fn receive_from(&mut self, now_ns: u64, received: &Received<'_>, first: usize) {
         let Received { flow, traffic_class, hop_limit, .. } = received;
         let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
         let mut last_index = u32::MAX;
@@ -42,7 +48,7 @@ impl Receivers<'_> {
         let packets = segments.len() as u64;
         self.resources.moment.end();
         while let Some((position, bytes)) = segments.next() {
-            let packet = match check(received, position, bytes, self.resources) {
+            let packet = match check(received, first + position, bytes, self.resources) {
                 Ok(packet) => packet,
                 Err(reason) => {
                     self.resources.drop_packet(reason, flow.source, None);
@@ -59,8 +65,8 @@ impl Receivers<'_> {
                         self.drop_unknown(&arrival, &packet);
                         continue;
                     };
-                    let first = First { received, packet: &packet, bytes };
-                    let delivered = self.deliver(now_ns, &arrival, index, &first, &mut segments);
+                    let head = First { received, packet: &packet, bytes };
+                    let delivered = self.deliver(now_ns, &arrival, index, &head, &mut segments);
                     if delivered && index != last_index {
                         self.touched.push(index);
                         last_index = index;
@@ -71,6 +77,13 @@ impl Receivers<'_> {
         self.resources.count(Counter::RxBatches, 1);
         self.resources.count(Counter::RxPackets, packets);
         self.resources.count(Counter::RxBytes, received.bytes.len() as u64);
+    }
+
+    /// Whether a request is the one that its queue pair waits for. Queue pairs that processes share do not
+    /// say.
+    pub(crate) fn expects(&mut self, qpn: Qpn, packet: &Packet<'_>) -> bool {
+        let entry = self.entries.queue_pairs.by_number(qpn).map(|(_, entry)| entry);
+        entry.is_some_and(|entry| !entry.sharing.is_shared() && entry.qp.expects(packet))
     }
 
     /// The index of the queue pair with this number. The first packet for a target that another process made

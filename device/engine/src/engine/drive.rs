@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pumice_events::counters::Counters;
+use pumice_ground::order;
 use pumice_objects::memory::MappingCheck;
 use pumice_ports::gsi::Gsi;
 use pumice_ports::{Peer, Port};
@@ -12,6 +13,7 @@ use pumice_transport::qp::{Progress, QueuePair, Urgency};
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
+use super::arrivals::Arrivals;
 use super::batch::{BatchBuilder, Sink};
 use super::budget::Budget;
 use super::dispatch::Receivers;
@@ -69,6 +71,8 @@ pub(crate) struct Engine {
     pub(super) outages: Outages,
     /// What other processes are told that the device is called.
     pub(super) device_name: String,
+    /// Where the order of requests is noted or imposed.
+    arrivals: Option<Box<Arrivals>>,
 }
 
 /// When responses may leave.
@@ -114,6 +118,7 @@ impl Engine {
             is_armed: false,
             outages: Outages::default(),
             device_name,
+            arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),
         };
         engine.arm();
         engine
@@ -135,14 +140,20 @@ impl Engine {
         }
         let mut any = false;
         for _ in 0..RECEIVE_BATCHES {
-            let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, .. } = self;
+            let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, arrivals, .. } = self;
             let entries = Entries { queue_pairs, budget };
             let mut receivers = Receivers { entries, resources, targets, touched, management: gsi, checks };
             let mut taken = false;
             let more = port.receive(now_ns, &mut |received| {
                 taken = true;
-                receivers.receive(now_ns, received);
+                match arrivals {
+                    None => receivers.receive(now_ns, received),
+                    Some(arrivals) => arrivals.take(received),
+                }
             });
+            if let Some(arrivals) = arrivals {
+                any |= arrivals.release(now_ns, &mut receivers);
+            }
             targets.flush(&mut **port);
             any |= taken;
             if !more {
@@ -525,6 +536,7 @@ impl Engine {
             self.gsi.deadline_ns(),
             self.look_deadline_ns(),
             self.reply.deadline_ns(),
+            self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),
         ];
         // A number for "never" rather than a chain over the options: the compiler reads the value of an
         // option before its discriminant there, which valgrind reports as a use of uninitialised memory.

@@ -5,6 +5,7 @@
 //! never reads a clock: time is an argument, so the same code runs under an operating system and in virtual
 //! time.
 
+mod arrivals;
 mod batch;
 mod befalling;
 mod budget;

@@ -34,4 +34,4 @@ pub mod wait;
 pub mod world;
 
 pub use answers::{Outside, random, replace};
-pub use time::{idle, now, since, since_1970, sleep, wait, wait_while};
+pub use time::{idle, monotonic_ns, now, since, since_1970, sleep, wait, wait_while};

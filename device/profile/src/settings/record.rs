@@ -22,6 +22,10 @@ pub const FAULTS: &str = "faults";
 pub const PACKETS: &str = "pcapng";
 /// The queue pairs of a device.
 pub const QUEUE_PAIRS: &str = "qps";
+/// The order of the calls of a process and of what arrived at it.
+pub const ORDER: &str = "order";
+/// How a program ended that `pumice` has started and waited for: its exit code, as shells say it.
+pub const EXIT: &str = "exit";
 
 /// The file that a device writes to, where one is named for all devices of a process: the first device that
 /// one, the others one beside it with their name in it.
@@ -55,8 +59,19 @@ pub fn note(folder: &Path, process: u32, tag: &str, devices: &[&str]) -> Result<
         }
     };
     listed.map_err(|error| (list, error))?;
+    // How an earlier process ended that had the same number says nothing of this one.
+    let _ = outside::files::remove(file(EXIT));
     let noted = file(TAG);
     write_private(&noted, tag.as_bytes()).map_err(|error| (noted, error))
+}
+
+/// Notes how a process ended.
+///
+/// # Errors
+/// The file that cannot be written, and why.
+pub fn note_exit(folder: &Path, process: u32, exit_code: u8) -> Result<(), (PathBuf, io::Error)> {
+    let file = folder.join(format!("{process}.{EXIT}"));
+    write_private(&file, format!("{exit_code}\n").as_bytes()).map_err(|error| (file, error))
 }
 
 fn device_list(names: &[&str]) -> String {

@@ -18,6 +18,7 @@ mod watch;
 
 use pumice_calls::Call;
 use pumice_device::faults::calls::{CallFaults, CallRules};
+use pumice_device::ground::order;
 use pumice_device::outside;
 
 use crate::ground::cancellation;
@@ -77,6 +78,9 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
     if outside::world::is_here() {
         outside::world::point();
     }
+    if let Some(order) = order::of_process() {
+        order.enters(call.name());
+    }
     current::begin(made);
     if fate.delay_ns > 0 {
         outside::sleep(std::time::Duration::from_nanos(fate.delay_ns));
@@ -122,6 +126,9 @@ fn left(passage: Passage, end: PassageEnd, about: About) {
 }
 
 fn settle(call: Call, made: current::Made, passage: Passage, end: PassageEnd, about: About) {
+    if let Some(order) = order::of_process().filter(|_| end != PassageEnd::Again) {
+        order.leaves(call.name(), end == PassageEnd::Idle);
+    }
     match end {
         PassageEnd::Idle if passage.refused.is_none() => {
             if outside::world::is_here() {

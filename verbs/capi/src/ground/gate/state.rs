@@ -9,6 +9,7 @@ use pumice_device::event::Event;
 use pumice_device::faults::Triggers;
 use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
 use pumice_device::ground::clock::Clock;
+use pumice_device::ground::order;
 use pumice_device::outside;
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
@@ -140,6 +141,9 @@ impl State {
         let plan = settings.and_then(|settings| settings.load_faults().ok()).unwrap_or_default();
         let tag =
             settings.map(|settings| settings.tag_of(outside::environment::arguments())).unwrap_or_default();
+        if let Some(folder) = settings.and_then(|settings| settings.record.as_deref()) {
+            order::begin(folder, &tag);
+        }
         let triggers = Triggers::new(&plan, &Clock::monotonic());
         let faults = CallFaults::new(&plan, &tag, &triggers);
         let mut state = State { faults, triggers, report, evidence: None };
@@ -171,6 +175,7 @@ impl State {
             || self.counts_calls()
             || check::is_on()
             || outside::world::is_here()
+            || order::of_process().is_some()
         {
             Watch::Everything
         } else {

@@ -1,0 +1,165 @@
+//! The order of a process's calls and of what arrives at it: written down while a run is recorded, and
+//! imposed while it is replayed.
+//!
+//! A *point* is a call that changes something, a poll that found nothing after one that had found something,
+//! or the last packet of a request that a queue pair accepts. Each has a name that other runs have too: the
+//! thread by the order in which threads of the process make their first call, the sender by its process and
+//! the ordinal of its queue pair there.
+//!
+//! **Invariant**: nothing waits for a point for longer than a named time, no process holds back more than a
+//! named number of packets, and after the first thing that cannot be had nothing is held back any more.
+
+mod points;
+mod progress;
+mod record;
+mod replay;
+mod schedule;
+mod senders;
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::outside;
+use crate::outside::lineage::PerProcess;
+
+use points::Kind;
+use record::Record;
+use replay::Replay;
+
+pub use progress::{PROGRESS, points_done};
+pub use schedule::{MAX_PROCESSES, Point, SCHEDULE, Stream, What, text_of};
+
+/// What a process does about the order of its points.
+pub struct Order {
+    mode: Mode,
+    /// Threads that have made a call.
+    threads: AtomicU32,
+    process: u32,
+}
+
+enum Mode {
+    /// Nothing is known of a folder.
+    Off,
+    Record(Record),
+    Replay(Box<Replay>),
+}
+
+thread_local! {
+    /// The process in which the thread got its number, and the number.
+    static THREAD: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// The thread has found something since it last found nothing.
+    static HAS_FOUND: Cell<bool> = const { Cell::new(true) };
+    /// The point that the call of the thread is, if it counts when the call leaves.
+    static OPEN: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+static ORDER: PerProcess<std::sync::OnceLock<Order>> = PerProcess::new(|_| std::sync::OnceLock::new());
+
+/// The process writes its order to a folder, or has that imposed which stands there; `tag`: what plans and
+/// records call it. Only the first call counts.
+pub fn begin(folder: &Path, tag: &str) {
+    ORDER.get_or_init(|| Order::of(folder, tag));
+}
+
+/// What the process does about its order, if it does something.
+pub fn of_process() -> Option<&'static Order> {
+    let order = ORDER.if_made()?.get()?;
+    (!matches!(order.mode, Mode::Off)).then_some(order)
+}
+
+impl Order {
+    fn of(folder: &Path, tag: &str) -> Order {
+        let process = outside::process::number();
+        let mode = if folder.join(SCHEDULE).is_file() {
+            Replay::begin(folder, tag, process).map_or(Mode::Off, |replay| Mode::Replay(Box::new(replay)))
+        } else {
+            Record::begin(folder, process).map_or(Mode::Off, Mode::Record)
+        };
+        Order { mode, threads: AtomicU32::new(0), process }
+    }
+
+    /// The number of this thread.
+    fn thread(&self) -> u32 {
+        let known = THREAD.try_with(Cell::get).unwrap_or_default();
+        if known.0 == self.process {
+            return known.1;
+        }
+        let number = self.threads.fetch_add(1, Ordering::Relaxed);
+        let _ = THREAD.try_with(|thread| thread.set((self.process, number)));
+        number
+    }
+
+    /// A call of the program enters: a replay holds it back until it is its turn.
+    pub fn enters(&self, call: &'static str) {
+        let kind = Kind::of(call);
+        if kind == Kind::Other {
+            return;
+        }
+        let _ = HAS_FOUND.try_with(|found| found.set(true));
+        match &self.mode {
+            Mode::Off => {}
+            Mode::Record(record) if kind == Kind::Enters => record.call(self.thread(), call),
+            Mode::Record(_) => {}
+            Mode::Replay(replay) => {
+                let Some(index) = replay.wait_for_call(self.thread(), call) else { return };
+                if kind == Kind::Enters {
+                    replay.done(index);
+                } else {
+                    let _ = OPEN.try_with(|open| open.set(Some(index)));
+                }
+            }
+        }
+    }
+
+    /// A call of the program leaves; `is_idle`: it found nothing.
+    pub fn leaves(&self, call: &'static str, is_idle: bool) {
+        let kind = Kind::of(call);
+        if is_idle {
+            let had_found = HAS_FOUND.try_with(|found| found.replace(false)).unwrap_or_default();
+            match &self.mode {
+                Mode::Record(record) if had_found => record.idle(self.thread(), call),
+                Mode::Replay(replay) if had_found => replay.idle(self.thread(), call),
+                _ => {}
+            }
+            return;
+        }
+        let _ = HAS_FOUND.try_with(|found| found.set(true));
+        if kind != Kind::Leaves {
+            return;
+        }
+        match &self.mode {
+            Mode::Record(record) => record.call(self.thread(), call),
+            Mode::Replay(replay) => {
+                if let Some(index) = OPEN.try_with(Cell::take).ok().flatten() {
+                    replay.done(index);
+                }
+            }
+            Mode::Off => {}
+        }
+    }
+
+    /// Whether a request that a queue pair would accept may come to it now.
+    pub fn may_arrive(&self, stream: Stream) -> bool {
+        match &self.mode {
+            Mode::Replay(replay) => replay.may_arrive(stream),
+            Mode::Record(_) | Mode::Off => true,
+        }
+    }
+
+    /// A queue pair has accepted a request.
+    pub fn arrived(&self, stream: Stream) {
+        match &self.mode {
+            Mode::Record(record) => record.arrival(stream),
+            Mode::Replay(replay) => replay.arrived(stream),
+            Mode::Off => {}
+        }
+    }
+
+    /// So many packets are held back that no more can be: nothing is, from now on.
+    pub fn is_too_much(&self) {
+        if let Mode::Replay(replay) = &self.mode {
+            replay.depart("more packets came before their turn than can be held back", true);
+        }
+    }
+}

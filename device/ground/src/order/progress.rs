@@ -1,0 +1,98 @@
+//! How far each process of a replay has come: words in a file that all of them read.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use crate::outside::files;
+
+/// The file.
+pub const PROGRESS: &str = "progress";
+/// Bytes for each process: how many of its points are done, and when the last one was.
+const BYTES: usize = 16;
+/// Reads until two are equal; a word that another process writes may be read half.
+const READS: usize = 64;
+
+/// The file.
+pub(super) struct Progress {
+    file: File,
+    own: usize,
+    processes: usize,
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(BYTES / 2).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+}
+
+/// How many points are done in all processes, as the bytes of the file say.
+pub fn points_done(bytes: &[u8]) -> u64 {
+    words(bytes).skip(2).step_by(2).fold(0, u64::saturating_add)
+}
+
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Standing {
+    /// Nothing is held back any more in any process.
+    pub(super) is_over: bool,
+    /// By process: how many of its points are done.
+    pub(super) done: Vec<u64>,
+    /// When the last point was done.
+    pub(super) last_ns: u64,
+}
+
+impl Progress {
+    /// That of a replay with so many processes, of which this is `own`.
+    pub(super) fn open(folder: &Path, own: usize, processes: usize) -> io::Result<Progress> {
+        let path = folder.join(PROGRESS);
+        let file = files::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        Ok(Progress { file, own, processes })
+    }
+
+    /// So many points of this process are done, the last one now.
+    pub(super) fn note(&self, done: u64, now_ns: u64) {
+        let mut words = [0; BYTES];
+        let (count, time) = words.split_at_mut(BYTES / 2);
+        count.copy_from_slice(&done.to_le_bytes());
+        time.copy_from_slice(&now_ns.to_le_bytes());
+        // What cannot be written is waited for in vain, for a named time.
+        let _ = self.file.write_all_at(&words, (BYTES * (self.own + 1)) as u64);
+    }
+
+    /// Nothing is held back any more.
+    pub(super) fn end(&self) {
+        let _ = self.file.write_all_at(&1_u64.to_le_bytes(), 0);
+    }
+
+    pub(super) fn read(&self) -> Standing {
+        let mut before = self.bytes();
+        for _ in 0..READS {
+            let now = self.bytes();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        let mut words = words(&before);
+        let mut standing = Standing { is_over: words.next() != Some(0), ..Standing::default() };
+        words.next();
+        while let (Some(done), Some(at_ns)) = (words.next(), words.next()) {
+            standing.done.push(done);
+            standing.last_ns = standing.last_ns.max(at_ns);
+        }
+        standing
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; BYTES * (self.processes + 1)];
+        let mut read = 0;
+        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.file.read_at(rest, read as u64) {
+                // No process has written so far yet.
+                Ok(0) | Err(_) => break,
+                Ok(count) => read += count,
+            }
+        }
+        bytes
+    }
+}

@@ -1,0 +1,57 @@
+//! Writing down the order.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use super::schedule::{MOST_POINTS, ORDER, Stream};
+use crate::outside::monotonic_ns;
+use crate::outside::output_file::{OutputFile, on_standard_error, whole_lines};
+
+/// A file with a line for each point.
+pub(super) struct Record(Mutex<State>);
+
+struct State {
+    out: OutputFile,
+    points: u32,
+}
+
+impl Record {
+    /// That of this process in a folder; none if it cannot be written, which is said.
+    pub(super) fn begin(folder: &Path, process: u32) -> Option<Record> {
+        let file = folder.join(format!("{process}.{ORDER}"));
+        let made =
+            OutputFile::create(&file, "the record of the order", whole_lines, Box::new(on_standard_error));
+        match made {
+            Ok(out) => Some(Record(Mutex::new(State { out, points: 0 }))),
+            Err(error) => {
+                let file = file.display();
+                on_standard_error(&format!("{file} cannot be written: {error}: the record lacks the order"));
+                None
+            }
+        }
+    }
+
+    pub(super) fn call(&self, thread: u32, call: &str) {
+        self.line(&format_args!("{thread} {call}"));
+    }
+
+    pub(super) fn idle(&self, thread: u32, call: &str) {
+        self.line(&format_args!("{thread} -{call}"));
+    }
+
+    pub(super) fn arrival(&self, stream: Stream) {
+        self.line(&format_args!("* {} {}", stream.address, stream.qpn));
+    }
+
+    fn line(&self, what: &dyn Display) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.points < MOST_POINTS {
+            state.points += 1;
+            // The lock keeps the order of the file that of the times.
+            let line = format!("{} {what}\n", monotonic_ns());
+            // A disk that is full is said, and the rest of the order is not imposed.
+            let _ = state.out.append(line.as_bytes());
+        }
+    }
+}
