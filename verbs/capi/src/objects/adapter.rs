@@ -17,8 +17,9 @@ use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::port::{Link, Topology};
 use pumice_device::profile::DeviceDescription;
-use pumice_device::settings::{Log, MAX_DEVICES, Settings};
+use pumice_device::settings::{self, DEFAULT_SEED, Log, MAX_DEVICES, Settings};
 use pumice_device::shuffle::ShuffleOptions;
+use pumice_transport::qp::SrdOrder;
 use pumice_transport::types::WorkCompletion;
 
 use super::capture;
@@ -76,6 +77,7 @@ impl Adapter {
             pkeys: profile.port.pkeys.clone(),
             second_port: second_port.map(|port| port.profile.pkeys.clone()),
             congestion: profile.congestion.of_port(&profile.port),
+            srd_order: srd_order(settings),
             ..HcaConfig::new(device.name(), gids)
         };
         let loss = LossWatch::new(device.index());
@@ -153,6 +155,15 @@ impl Adapter {
 
     pub(crate) const fn distributor(&self) -> &Distributor {
         &self.distributor
+    }
+}
+
+/// In which order messages of SRD leave.
+fn srd_order(settings: &Settings) -> SrdOrder {
+    match settings.srd_order {
+        settings::SrdOrder::Seed => SrdOrder::Seed(settings.seed.unwrap_or(DEFAULT_SEED)),
+        settings::SrdOrder::InOrder => SrdOrder::InOrder,
+        settings::SrdOrder::Reverse => SrdOrder::Reverse,
     }
 }
 
