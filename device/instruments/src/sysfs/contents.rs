@@ -139,9 +139,11 @@ fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
         id if !device.profile.driver.is_empty() => u16::try_from(id).ok(),
         _ => None,
     };
-    if !device.profile.driver.is_empty() {
-        // Programs look at the last part of where it leads.
-        tree.link(format!("{top}/driver"), format!("/sys/bus/pci/drivers/{}", device.profile.driver));
+    let driver = &device.profile.driver;
+    if !driver.is_empty() {
+        // Programs look at the last part of where it leads, and libfabric follows it.
+        tree.folder(format!("sys/bus/pci/drivers/{driver}"));
+        tree.link(format!("{top}/driver"), format!("../../../../../bus/pci/drivers/{driver}"));
     }
     if let Some(vendor) = vendor {
         tree.file(format!("{top}/vendor"), format!("0x{vendor:04x}"));
