@@ -117,6 +117,9 @@ pub(crate) struct DevicesOptions {
     /// Show the devices that "pumice run --devices N" gives [default: those that the environment describes]
     #[arg(long, value_name = "N")]
     pub(crate) devices: Option<String>,
+    /// List the adapters that a device can look like, by "pumice run --device NAME"
+    #[arg(long, conflicts_with_all = ["devices", "verbose"])]
+    pub(crate) personalities: bool,
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::cli::DevicesOptions;
 use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::personalities;
 use crate::same_host::SameHost;
 
 /// An entry of the GID table.
@@ -71,6 +72,12 @@ impl Listed {
     fn ports(&self) -> impl Iterator<Item = (u8, &[GidEntry])> {
         (1..).zip(self.ports.iter().map(Vec::as_slice))
     }
+
+    /// What the link of a port is called.
+    fn link_layer(&self, port_num: u8) -> &'static str {
+        let port = self.device.ports().nth(usize::from(port_num).saturating_sub(1));
+        port.map_or("Ethernet", |port| port.link_layer.name())
+    }
 }
 
 /// The devices that the environment describes, or so many.
@@ -112,6 +119,14 @@ fn shown(index: usize, entry: &gid_table::GidEntry, interfaces: &[Interface]) ->
 
 /// Runs the command.
 pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResult {
+    if options.personalities {
+        if options.json {
+            personalities::print_json(out)?;
+        } else {
+            personalities::print(out)?;
+        }
+        return Ok(Outcome::Good);
+    }
     let all = listed(options.devices.as_deref())?;
     let same_host = match options.verbose {
         true => Some(SameHost::examine().map_err(|error| CommandError::Failed(error.to_string()))?),
@@ -122,7 +137,8 @@ pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResul
     } else {
         for one in &all {
             for (port_num, gids) in one.ports() {
-                print(&one.device.name, port_num, gids, out)?;
+                let link_layer = one.link_layer(port_num);
+                print(&one.device.name, port_num, link_layer, gids, out)?;
             }
         }
         same_host.map_or(Ok(()), |found| found.print(out))?;
@@ -130,9 +146,15 @@ pub(crate) fn run(options: &DevicesOptions, out: &mut dyn Write) -> CommandResul
     Ok(Outcome::Good)
 }
 
-fn print(name: &str, port_num: u8, table: &[GidEntry], out: &mut dyn Write) -> io::Result<()> {
+fn print(
+    name: &str,
+    port_num: u8,
+    link_layer: &str,
+    table: &[GidEntry],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let state = if table.is_empty() { "down" } else { "active" };
-    writeln!(out, "{name}  port {port_num}  Ethernet  {state}")?;
+    writeln!(out, "{name}  port {port_num}  {link_layer}  {state}")?;
     if table.is_empty() {
         return writeln!(out, "  no GID: no interface that is up has an IP address (ip link set lo up)");
     }
@@ -184,11 +206,11 @@ fn print_json(
     }
     let devices: Vec<Device<'_>> = all
         .iter()
-        .flat_map(|one| one.ports().map(move |(port, gids)| (one, port, gids)))
-        .map(|(Listed { device, guid, .. }, port, gids)| Device {
+        .flat_map(|one| one.ports().map(move |(port, gids)| (one, port, one.link_layer(port), gids)))
+        .map(|(Listed { device, guid, .. }, port, link_layer, gids)| Device {
             name: &device.name,
             port,
-            link_layer: "Ethernet",
+            link_layer,
             active: !gids.is_empty(),
             node_guid: guid.iter().map(|byte| format!("{byte:02x}")).collect(),
             numa_node: device.numa_node,
@@ -231,7 +253,7 @@ mod tests {
     #[test]
     fn the_table_shows_each_gid_with_its_index_and_path_mtu() {
         let mut out = Vec::new();
-        print("pumice0", 1, &[entry(0, "192.0.2.1"), entry(1, "2001:db8::5")], &mut out)
+        print("pumice0", 1, "Ethernet", &[entry(0, "192.0.2.1"), entry(1, "2001:db8::5")], &mut out)
             .expect("a Vec takes everything");
         let text = String::from_utf8(out).expect("a table is text");
         let line = text.lines().last().expect("lines");

@@ -11,6 +11,7 @@ mod help;
 mod observe;
 mod outcome;
 mod perf;
+mod personalities;
 mod printed;
 mod reference;
 mod replay;

@@ -27,11 +27,11 @@ skips() {
     ' "$1"
 }
 
-# run_module NAME [OPTION...]: tests/test_NAME.py, with options of `pumice run`. A test that fails or ends with an error
+# run_module NAME [OPTION...]: tests/test_NAME.py, with options of `pumice run`, on `device`, or pumice0. A test that fails or ends with an error
 # makes the script fail.
 run_module() {
     local module=$1 log=$logs/$1 status=0 ran failures errors skips text
-    (cd "$tests" && timeout "$limit_seconds" "$pumice" run "${@:2}" --addr 127.0.0.1 --log warn -- "$python" tests/run_tests.py -v --dev pumice0 "tests.test_$module") >"$log" 2>&1 || status=$?
+    (cd "$tests" && timeout "$limit_seconds" "$pumice" run "${@:2}" --addr 127.0.0.1 --log warn -- "$python" tests/run_tests.py -v --dev "${device:-pumice0}" "tests.test_$module") >"$log" 2>&1 || status=$?
     ran=$(sed -n 's/^Ran \([0-9]*\) tests\{0,1\} in .*/\1/p' "$log" | tail -n 1)
     ran=${ran:-0}
     failures=$(figure failures "$log") errors=$(figure errors "$log") skips=$(figure skipped "$log")

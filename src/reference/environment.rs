@@ -52,6 +52,7 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
         Sentence("Set by `pumice run --check-exit`: where the program leaves word that it has findings"),
     ),
     (settings::WIRE, Opt("--wire")),
+    (settings::SRD_ORDER, Opt("--srd-order")),
     (settings::GID_INDEX, Opt("--gid-index")),
     (settings::MEMLOCK, Opt("--memlock")),
     (

@@ -5,6 +5,7 @@
 mod commands;
 mod environment;
 mod faults;
+mod personalities;
 mod profiles;
 mod table;
 
@@ -17,7 +18,7 @@ use crate::outcome::{CommandError, CommandResult, Outcome};
 type Writer = fn(&mut dyn Write) -> io::Result<()>;
 
 /// The pages: name of the file without its extension, and what writes it.
-const PAGES: [(&str, Writer); 8] = [
+const PAGES: [(&str, Writer); 9] = [
     ("commands", commands::write),
     ("environment", environment::write),
     ("statuses", |out| explain::write_page("Statuses of work completions", &[EntryKind::Status], out)),
@@ -26,6 +27,7 @@ const PAGES: [(&str, Writer); 8] = [
     ("counters", |out| explain::write_page("Counters", &[EntryKind::Counter], out)),
     ("faults", faults::write),
     ("profiles", profiles::write),
+    ("personalities", personalities::write),
 ];
 
 /// Runs the command.

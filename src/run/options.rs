@@ -105,7 +105,9 @@ pub(crate) struct RunOptions {
     /// commas between them [default: all addresses of this host]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) addr: Option<String>,
-    /// Name of the device; of several that of the first, whose number the others continue [default: pumice0]
+    /// Name of the device; of several that of the first, whose number the others continue [default: pumice0].
+    /// The name of a personality, such as efa, gives a device that looks like that adapter; "pumice devices
+    /// --personalities" lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Give the program so many devices, with an address each: one of each network interface where there are
@@ -147,6 +149,10 @@ pub(crate) struct RunOptions {
     /// may use it, which tcpdump does not see), or udp [default: auto]
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Option<String>,
+    /// Order in which messages of SRD leave, of a device that looks like EFA: seed, in-order or reverse
+    /// [default: seed, by which they overtake each other]
+    #[arg(long, value_name = "ORDER")]
+    pub(crate) srd_order: Option<String>,
     /// Index of the first address in the GID table, where it is not 0: recipes for ConnectX adapters say 3
     #[arg(long, value_name = "N")]
     pub(crate) gid_index: Option<String>,
@@ -162,7 +168,7 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: Option<PathBuf>,
     /// Look like another device: default, rxe, connectx, dgx-h100 (eight of them), laptop (two), two-port,
-    /// or a TOML file
+    /// connectx-7, efa, or a TOML file
     #[arg(long, value_name = "PROFILE")]
     pub(crate) profile: Option<PathBuf>,
     /// Explain on standard error: off, error, warn, info or debug [default: warn]
@@ -208,6 +214,7 @@ impl RunOptions {
             text(settings::TAG, &self.tag),
             text(settings::LOG, &self.log),
             text(settings::WIRE, &self.wire),
+            text(settings::SRD_ORDER, &self.srd_order),
             text(settings::GID_INDEX, &self.gid_index),
             text(settings::MEMLOCK, &self.memlock),
             text(settings::TRACE_LIMIT, &self.trace_limit),
@@ -271,6 +278,7 @@ impl RunOptions {
             settings::CHECK_FORMAT => ("--check-format", self.check.check_format.is_some()),
             settings::CHECK_SUPPRESS => ("--suppress", self.check.suppress.is_some()),
             settings::WIRE => ("--wire", self.wire.is_some()),
+            settings::SRD_ORDER => ("--srd-order", self.srd_order.is_some()),
             settings::GID_INDEX => ("--gid-index", self.gid_index.is_some()),
             settings::MEMLOCK => ("--memlock", self.memlock.is_some()),
             settings::TOPOLOGY => ("--topology", self.topology.is_some()),

@@ -245,7 +245,16 @@ pub(super) const HOUSES: &[House] = &[
             room("cli", &["cli.rs"], "the grammar of the command line"),
             room(
                 "device commands",
-                &["capture/", "devices.rs", "doctor/", "reference/", "replay/", "same_host.rs", "shell.rs"],
+                &[
+                    "capture/",
+                    "devices.rs",
+                    "doctor/",
+                    "personalities.rs",
+                    "reference/",
+                    "replay/",
+                    "same_host.rs",
+                    "shell.rs",
+                ],
                 "commands that use the grammar's types",
             ),
         ],

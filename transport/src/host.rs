@@ -4,6 +4,7 @@
 //! completion queue and no receive queue; a unit test passes a fake over a `Vec<u8>`.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use crate::event::{Departure, QpEvent, Topic};
 use crate::path::Path;
@@ -232,6 +233,13 @@ pub trait Host {
     /// # Errors
     /// There is no such SRQ in the QP's XRC domain.
     fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv>;
+
+    /// The number of an address handle of the domain that leads to an address, if it has one.
+    #[cold]
+    fn address_handle(&mut self, pd: u32, peer: IpAddr) -> Option<u16> {
+        let _ = (pd, peer);
+        None
+    }
 
     /// Flushes all receive requests still in the QP's own RQ with `WR_FLUSH_ERR` (an SRQ's stay).
     fn flush_recv_queue(&mut self, qp: &QpContext);

@@ -1,4 +1,4 @@
-//! The calls of EFA (`<infiniband/efadv.h>`), which are refused.
+//! The calls of EFA (`<infiniband/efadv.h>`), which answer on a device that looks like EFA.
 
 use crate::row::Family;
 
@@ -15,12 +15,12 @@ pub(crate) use crate::vendors::*;
 
 macro_rules! rows {
     ($then:ident $left:tt $($rows:tt)*) => { $then! { $left $($rows)* efa {
-        efadv_create_driver_qp: null(V1_0).instead(SRD),
-        efadv_create_qp_ex: null(V1_1).instead(SRD),
-        efadv_query_ah: errno(V1_1).instead(LIBIBVERBS).question(),
-        efadv_query_device: errno(V1_1).instead(LIBIBVERBS).question(),
-        efadv_cq_from_ibv_cq_ex: null(V1_2).instead(LIBIBVERBS),
-        efadv_create_cq: null(V1_2).instead(COMPLETION_QUEUES),
+        efadv_create_driver_qp: null(V1_0).makes(QueuePair, Domain).on_face(SRD),
+        efadv_create_qp_ex: null(V1_1).makes(QueuePair, Context).on_face(SRD),
+        efadv_query_ah: errno(V1_1).asks(AddressHandle).on_face(EFA).question(),
+        efadv_query_device: errno(V1_1).asks(Context).on_face(EFA).question(),
+        efadv_cq_from_ibv_cq_ex: null(V1_2).asks(CompletionQueue).on_face(EFA),
+        efadv_create_cq: null(V1_2).makes(CompletionQueue, Context).on_face(COMPLETION_QUEUES),
         efadv_query_mr: errno(V1_3).instead(LIBIBVERBS).question(),
         efadv_query_cq: errno(V1_4).instead(LIBIBVERBS).question(),
         efadv_query_qp_wqs: errno(V1_4).instead(LIBIBVERBS).question(),

@@ -1,4 +1,4 @@
-//! The calls of mlx5 (`<infiniband/mlx5dv.h>`), which are refused.
+//! The calls of mlx5 (`<infiniband/mlx5dv.h>`), of which few answer, on a device that looks like mlx5.
 
 use crate::row::Family;
 
@@ -36,7 +36,7 @@ pub(crate) use crate::vendors::*;
 
 macro_rules! rows {
     ($then:ident $left:tt $($rows:tt)*) => { $then! { $left $($rows)* mlx5 {
-        mlx5dv_query_device: errno(V1_0).instead(LIBIBVERBS).question(),
+        mlx5dv_query_device: errno(V1_0).asks(Context).on_face(CONNECTX).question(),
         mlx5dv_create_cq: null(V1_1).instead(COMPLETION_QUEUES),
         mlx5dv_alloc_dm: null(V1_10).instead(DEVICE_MEMORY),
         mlx5dv_create_mkey: null(V1_10).instead(KEYS),
@@ -104,7 +104,7 @@ macro_rules! rows {
         _mlx5dv_mkey_check: errno(V1_20).instead(KEYS).question(),
         mlx5dv_dr_domain_allow_duplicate_rules: errno(V1_20).instead(FLOWS),
         mlx5dv_map_ah_to_qp: errno(V1_20).instead(LIBIBVERBS),
-        mlx5dv_qp_cancel_posted_send_wrs: errno(V1_20).instead(LIBIBVERBS),
+        mlx5dv_qp_cancel_posted_send_wrs: negative(V1_20).instead(LIBIBVERBS),
         mlx5dv_crypto_login: errno(V1_21).instead(LIBIBVERBS),
         mlx5dv_crypto_login_query_state: errno(V1_21).instead(LIBIBVERBS).question(),
         mlx5dv_crypto_logout: errno(V1_21).instead(LIBIBVERBS),
@@ -148,7 +148,7 @@ macro_rules! rows {
         mlx5dv_devx_query_eqn: errno(V1_7).instead(DEVX).question(),
         mlx5dv_devx_umem_dereg: errno(V1_7).instead(DEVX),
         mlx5dv_devx_umem_reg: null(V1_7).instead(DEVX),
-        mlx5dv_open_device: null(V1_7).instead(LIBIBVERBS).question(),
+        mlx5dv_open_device: null(V1_7).makes(Context, Device).on_face(CONNECTX).question(),
         mlx5dv_devx_cq_modify: errno(V1_8).instead(DEVX),
         mlx5dv_devx_cq_query: errno(V1_8).instead(DEVX),
         mlx5dv_devx_ind_tbl_modify: errno(V1_8).instead(DEVX),
@@ -159,12 +159,12 @@ macro_rules! rows {
         mlx5dv_devx_srq_query: errno(V1_8).instead(DEVX),
         mlx5dv_devx_wq_modify: errno(V1_8).instead(DEVX),
         mlx5dv_devx_wq_query: errno(V1_8).instead(DEVX),
-        mlx5dv_is_supported: plain(V1_8).instead(LIBIBVERBS).question(),
+        mlx5dv_is_supported: plain(V1_8).asks(Device).on_face(CONNECTX).question(),
         mlx5dv_devx_create_cmd_comp: null(V1_9).instead(DEVX),
         mlx5dv_devx_destroy_cmd_comp: errno(V1_9).instead(DEVX),
         mlx5dv_devx_get_async_cmd_comp: errno(V1_9).instead(DEVX).question(),
         mlx5dv_devx_obj_query_async: errno(V1_9).instead(DEVX).question(),
-        mlx5dv_get_data_direct_sysfs_path: errno(V1_25).instead(LIBIBVERBS).question(),
+        mlx5dv_get_data_direct_sysfs_path: errno(V1_25).asks(Context).on_face(CONNECTX).question(),
         mlx5dv_reg_dmabuf_mr: null(V1_25).instead(DMA_BUFS),
         __mlx5dv_create_flow: null(V1_25_1).instead(FLOWS),
         mlx5dv_devx_uar_export_dmabuf_fd: minus(V1_26).instead(DEVX),

@@ -143,7 +143,7 @@ pub struct Row {
     pub page: &'static str,
     /// What a fault plan may have it fail with.
     pub errnos: Option<Errnos>,
-    /// What serves instead of a vendor's call; empty for others.
+    /// What serves instead of a vendor's call, where the device is none of the vendor's; empty for others.
     pub instead: &'static str,
     /// Libraries ask every device, and take the other way after a no.
     pub is_question: bool,
@@ -230,6 +230,12 @@ impl Row {
     pub(crate) const fn instead(mut self, instead: &'static str) -> Row {
         self.instead = instead;
         self.no_page().refused()
+    }
+
+    /// A vendor's call that answers on devices that look like the vendor's: what serves on others.
+    pub(crate) const fn on_face(mut self, instead: &'static str) -> Row {
+        self.instead = instead;
+        self.no_page()
     }
 
     pub(crate) const fn question(mut self) -> Row {

@@ -12,3 +12,6 @@ pub(crate) const DEVICE_MEMORY: &str = "use ibv_alloc_dm";
 pub(crate) const DEVX: &str = "use the calls of libibverbs (UCX: UCX_IB_MLX5_DEVX=n)";
 pub(crate) const FLOWS: &str = "no packet of Ethernet passes here that could be steered";
 pub(crate) const LIBIBVERBS: &str = "use the calls of libibverbs, which every device has";
+pub(crate) const EFA: &str = "start the program with `pumice run --device efa`, whose device answers it";
+pub(crate) const CONNECTX: &str = "start the program with `pumice run --profile FILE`, where FILE says \
+     vendor_id = 0x02c9 and dv = \"calls\"";

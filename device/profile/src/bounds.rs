@@ -1,7 +1,7 @@
 //! How far a profile may go: what the device can hold, and what verbs can report.
 
 use super::{DeviceProfile, Profile};
-use crate::addresses::gid_table::MAX_FIRST_INDEX;
+use crate::addresses::gid_table::{GidTable, MAX_FIRST_INDEX};
 use crate::addresses::ports::MAX_PORTS;
 use crate::settings::check_device_name;
 
@@ -26,7 +26,7 @@ const fn range(field: &'static str, value: u64, lowest: u64, highest: u64) -> Ra
 }
 
 /// Every number of a profile that has bounds.
-pub fn ranges(profile: &Profile) -> [Range; 27] {
+pub fn ranges(profile: &Profile) -> [Range; 28] {
     let limits = &profile.limits;
     [
         range("vendor_id", profile.vendor_id.into(), 0, 0xff_ffff),
@@ -36,6 +36,7 @@ pub fn ranges(profile: &Profile) -> [Range; 27] {
         range("ack_delay", profile.ack_delay.into(), 0, 31),
         range("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
         range("port.first_gid_index", profile.port.first_gid_index.into(), 0, MAX_FIRST_INDEX.into()),
+        range("port.max_gids", profile.port.max_gids.into(), 1, GidTable::LEN.into()),
         range("limits.max_pd", limits.max_pd.into(), 1, 1 << 24),
         range("limits.max_mr", limits.max_mr.into(), 1, (1 << 24) - 1),
         range("limits.max_dm_size", limits.max_dm_size, 0, 1 << 30),
@@ -71,6 +72,13 @@ pub(super) fn check(profile: &Profile) -> Result<(), String> {
         if text.len() > 63 || text.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) {
             return Err(format!("{name} must have at most 63 printable ASCII characters"));
         }
+    }
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if profile.driver.len() > 63 || !profile.driver.bytes().all(plain) {
+        return Err("driver must be at most 63 letters, digits, '_' and '-', like mlx5_core".to_owned());
+    }
+    if profile.port.first_gid_index >= profile.port.max_gids {
+        return Err("port.first_gid_index must be below port.max_gids".to_owned());
     }
     check_pkeys(&profile.port.pkeys, profile.limits.pkey_table_len)?;
     let congestion = profile.congestion.of_port(&profile.port);

@@ -4,7 +4,10 @@ use pumice_faults::shuffle::Placement;
 use pumice_ground::limits::Limits;
 use serde::Deserialize;
 
-use super::{Capabilities, CongestionProfile, DevicePortProfile, DeviceProfile, PortProfile};
+use super::{
+    Capabilities, CongestionProfile, DevicePortProfile, DeviceProfile, DirectCalls, NodeType, PortProfile,
+    QueuePairKinds, Refusals,
+};
 use crate::settings::LinkSettings;
 
 /// Whether atomics are atomic; discriminants are those of `ibv_atomic_cap`.
@@ -32,6 +35,16 @@ pub struct Profile {
     pub fw_ver: String,
     /// The vendor's name for the board; at most 63 bytes.
     pub board_id: String,
+    /// What the node is called.
+    pub node: NodeType,
+    /// Name of the driver that sysfs shows; empty: none.
+    pub driver: String,
+    /// Whether programs get the vendor's calls.
+    pub dv: DirectCalls,
+    /// Kinds of queue pairs that programs may make.
+    pub queue_pairs: QueuePairKinds,
+    /// Calls that are refused with EOPNOTSUPP.
+    pub refuses: Refusals,
     /// Flags of `ibv_device_attr::device_cap_flags`.
     pub capabilities: Capabilities,
     /// `ibv_device_attr::atomic_cap`.
@@ -70,6 +83,11 @@ impl Default for Profile {
             hw_ver: 0,
             fw_ver: env!("CARGO_PKG_VERSION").to_owned(),
             board_id: "pumice".to_owned(),
+            node: NodeType::default(),
+            driver: String::new(),
+            dv: DirectCalls::default(),
+            queue_pairs: QueuePairKinds::default(),
+            refuses: Refusals::default(),
             capabilities: Capabilities::default(),
             atomics: Atomics::Hca,
             max_mr_size: u64::MAX,
@@ -118,6 +136,8 @@ impl Profile {
             speed: own.speed.unwrap_or(self.port.speed),
             width: own.width.unwrap_or(self.port.width),
             first_gid_index: self.port.first_gid_index,
+            max_gids: self.port.max_gids,
+            link_layer: self.port.link_layer,
             pkeys: own.pkeys.clone().unwrap_or_else(|| self.port.pkeys.clone()),
         }
     }

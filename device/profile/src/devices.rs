@@ -287,6 +287,8 @@ fn entries_of(
         entry.mtu = entry.mtu.min(port.max_mtu);
         entry.first_index = port.first_gid_index;
     }
+    // A table of one entry has the first address.
+    entries.truncate(port.max_gids.saturating_sub(port.first_gid_index) as usize);
     Ok(entries)
 }
 

@@ -3,6 +3,8 @@
 use pumice_transport::types::Mtu;
 use serde::{Deserialize, Deserializer, de};
 
+use super::LinkLayer;
+use crate::addresses::gid_table::GidTable;
 use crate::addresses::pkey_table::PkeyTable;
 pub use pumice_ground::link_rate::{Speed, Width};
 
@@ -22,6 +24,10 @@ pub struct PortProfile {
     pub width: Width,
     /// Index of the first address in the GID table.
     pub first_gid_index: u32,
+    /// Entries of the GID table.
+    pub max_gids: u32,
+    /// What the link is called.
+    pub link_layer: LinkLayer,
     /// Partition keys by index.
     pub pkeys: Vec<u16>,
 }
@@ -34,6 +40,8 @@ impl Default for PortProfile {
             speed: Speed::Sdr,
             width: Width::ONE,
             first_gid_index: 0,
+            max_gids: GidTable::LEN,
+            link_layer: LinkLayer::default(),
             pkeys: vec![PkeyTable::DEFAULT],
         }
     }

@@ -10,13 +10,15 @@ use super::{Profile, bounds};
 use crate::settings::{PROFILE, SettingError, Settings};
 
 /// The built-in profiles: name and text.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 8] = [
     ("default", include_str!("default.toml")),
     ("rxe", include_str!("rxe.toml")),
     ("connectx", include_str!("connectx.toml")),
     ("dgx-h100", include_str!("dgx-h100.toml")),
     ("laptop", include_str!("laptop.toml")),
     ("two-port", include_str!("two-port.toml")),
+    ("connectx-7", include_str!("connectx-7.toml")),
+    ("efa", include_str!("efa.toml")),
 ];
 
 /// Bytes of a profile that are read; the built-in ones have 2 KiB.

@@ -3,7 +3,7 @@
 use pumice_ground::limits::Limits;
 
 use super::*;
-use crate::settings::{PROFILE, Settings};
+use crate::settings::{DEVICE, PROFILE, Settings};
 
 #[test]
 fn the_file_of_the_default_profile_says_what_the_device_is() {
@@ -28,6 +28,28 @@ fn built_in_profiles_are_right_and_differ() {
     assert_eq!((connectx.port.speed as u32, connectx.port.width.verbs_number()), (32, 2));
     assert!(connectx.capabilities.has_xrc() && connectx.capabilities.has_memory_windows());
     assert_eq!((connectx.max_mr_size, connectx.page_size_cap), (u64::MAX, !0xfff));
+}
+
+#[test]
+fn a_device_that_is_named_after_a_personality_is_one() {
+    for name in PERSONALITIES {
+        let variable = |asked| (asked == DEVICE).then(|| name.into());
+        let settings = Settings::parse(variable, false).unwrap();
+        assert_eq!((settings.device.as_deref(), settings.profile.to_str()), (None, Some(name)));
+        let profile = settings.load_profile().unwrap();
+        assert!(!profile.driver.is_empty() && profile.devices.len() == 1, "{name}");
+    }
+    for (name, text) in BUILT_IN.iter().filter(|(name, _)| !PERSONALITIES.contains(name)) {
+        assert!(Profile::parse(text).unwrap().driver.is_empty(), "{name}");
+    }
+    // A profile that is named goes before.
+    let variable = |asked| match asked {
+        DEVICE => Some("efa".into()),
+        PROFILE => Some("rxe".into()),
+        _ => None,
+    };
+    let settings = Settings::parse(variable, false).unwrap();
+    assert_eq!((settings.device.as_deref(), settings.profile.to_str()), (Some("efa"), Some("rxe")));
 }
 
 #[test]
@@ -94,7 +116,7 @@ fn a_profile_that_is_not_there_is_named() {
     assert!(
         error.to_string().starts_with(
             "PUMICE_PROFILE=mlx5: it is neither a built-in profile (default, rxe, connectx, dgx-h100, \
-             laptop, two-port) nor"
+             laptop, two-port, connectx-7, efa) nor"
         ),
         "{error}"
     );

@@ -10,6 +10,7 @@
 //! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC);
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
+//! * `srd`: reliable datagrams without order, on top of datagrams
 //! * `frame`: the Ethernet frames of raw packet queue pairs, which are no packets
 //! * `migration`: the alternate path, and when it is used
 //! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: what marks lead to
@@ -36,10 +37,12 @@ mod response;
 mod send_queue;
 mod settings;
 mod snapshot;
+mod srd;
 pub mod transition;
 mod unreliable;
 mod window;
 
+use alloc::boxed::Box;
 use core::net::IpAddr;
 
 use crate::event::{Actor, QpEvent, Topic};
@@ -60,6 +63,7 @@ pub use outbound::Progress;
 pub use response::Urgency;
 pub use settings::QpConfig;
 pub use snapshot::{MessageSnapshot, ReplaySnapshot, ResponderSnapshot, TargetSnapshot};
+pub use srd::SrdOrder;
 pub use transition::{ErrorClass, ModifyError};
 
 use alternate::Migration;
@@ -69,6 +73,7 @@ use peer_port::PeerPort;
 use requester::{Requester, SendFailure};
 use responder::Responder;
 use settings::Settings;
+use srd::Srd;
 use unreliable::UnreliableReceiver;
 
 /// The receiving side, by transport service.
@@ -89,6 +94,8 @@ pub struct QueuePair {
     attributes: QpAttributes,
     requester: Requester,
     receiver: Receiver,
+    /// Of a queue pair of SRD, in place of `requester` and `receiver`.
+    srd: Option<Box<Srd>>,
     notifier: Notifier,
     peer_port: PeerPort,
     /// Packets of the path MTU that the peer is trusted to hold.
@@ -106,6 +113,7 @@ impl QueuePair {
         QueuePair {
             requester: Requester::new(config.capacity.max_send_wr, &settings),
             receiver: Receiver::new(config.qp_type),
+            srd: srd_of(config.qp_type, config.capacity.max_send_wr, SrdOrder::InOrder),
             settings,
             capacity: config.capacity,
             port_mtu_bytes: config.port_mtu_bytes,
@@ -137,6 +145,16 @@ impl QueuePair {
     /// Granted queue sizes.
     pub fn capacity(&self) -> &QpCapacity {
         &self.capacity
+    }
+
+    /// In which order messages of SRD leave from now on. Nothing is on its way yet.
+    pub fn set_srd_order(&mut self, order: SrdOrder) {
+        self.srd = srd_of(self.settings.qp_type, self.capacity.max_send_wr, order);
+    }
+
+    /// The address that the newest message of SRD from a queue pair of this number came from.
+    pub fn srd_source(&self, qpn: Qpn) -> Option<IpAddr> {
+        self.srd.as_ref()?.source_of(qpn)
     }
 
     /// Whether its receives come from an SRQ.
@@ -217,6 +235,9 @@ impl QueuePair {
         self.change_state(QpState::Err, by, host);
         self.draining = false;
         self.requester.flush(&self.settings, host);
+        if let Some(srd) = &mut self.srd {
+            srd.flush(&self.settings, host);
+        }
         self.complete_held_recv(WcStatus::WrFlushErr, host);
         match self.settings.qp_type {
             qp_type if !qp_type.is_responder() => {}
@@ -250,6 +271,10 @@ impl QueuePair {
     /// A deadline given by [`QueuePair::deadline_ns`] may have passed. `peer` is asked for only when
     /// [`QueuePair::doubts_peer_since_ns`] says so.
     pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, peer: PeerProgress, host: &mut H) {
+        if let Some(srd) = &mut self.srd {
+            srd.handle_timeout(&self.settings, now_ns, host);
+            return;
+        }
         let expired = self.requester.handle_timeout(&self.settings, now_ns, peer, host);
         if let Err(failure) = expired {
             self.fail_send(failure, host);
@@ -259,6 +284,9 @@ impl QueuePair {
     /// When [`QueuePair::handle_timeout`] wants to be called, in ns.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
+        if let Some(srd) = &self.srd {
+            return srd.deadline_ns();
+        }
         self.requester.deadline_ns()
     }
 
@@ -272,7 +300,10 @@ impl QueuePair {
     #[inline]
     pub fn wants_to_send(&self) -> bool {
         matches!(self.state, QpState::Rts | QpState::Sqd)
-            && self.requester.wants_to_send(self.state == QpState::Sqd)
+            && match &self.srd {
+                Some(srd) => srd.wants_to_send(),
+                None => self.requester.wants_to_send(self.state == QpState::Sqd),
+            }
     }
 
     /// Sends requests as far as window, order and the sink allow.
@@ -288,6 +319,11 @@ impl QueuePair {
             return Progress::Idle;
         }
         let draining = self.state == QpState::Sqd;
+        if let Some(srd) = &mut self.srd {
+            let progress = srd.transmit_requests(&self.settings, draining, now_ns, host, sink);
+            self.finish_drain(host);
+            return progress;
+        }
         let outcome = self.requester.transmit(&self.settings, draining, now_ns, host, sink);
         let progress = outcome.unwrap_or_else(|failure| {
             self.fail_send(failure, host);
@@ -304,7 +340,7 @@ impl QueuePair {
             Receiver::Reliable(responder) => {
                 responder.responses.urgency(self.requester.held_until_ns().is_some())
             }
-            _ => Urgency::None,
+            _ => self.srd.as_ref().map_or(Urgency::None, |srd| srd.urgency()),
         };
         if self.notifier.is_pending() { responses.max(Urgency::Acknowledgement) } else { responses }
     }
@@ -318,6 +354,9 @@ impl QueuePair {
     ) -> Progress {
         if self.notifier.transmit(&self.settings, host, sink) == Progress::Blocked {
             return Progress::Blocked;
+        }
+        if let Some(srd) = &mut self.srd {
+            return srd.transmit_answers(&self.settings, host, sink);
         }
         let Receiver::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
         let pacer = self.requester.pacer.as_deref_mut();
@@ -336,7 +375,8 @@ impl QueuePair {
 
     /// SQD: raises SQ_DRAINED once the started messages are answered.
     fn finish_drain<H: Host>(&mut self, host: &mut H) {
-        if self.draining && self.requester.queue.head() >= self.requester.started {
+        let is_idle = self.srd.as_ref().is_none_or(|srd| srd.is_idle());
+        if self.draining && is_idle && self.requester.queue.head() >= self.requester.started {
             self.draining = false;
             //= statement:45
             //| SQ_DRAINED comes once, if it was asked for.
@@ -345,6 +385,11 @@ impl QueuePair {
             }
         }
     }
+}
+
+/// What a queue pair of SRD has.
+fn srd_of(qp_type: QpType, max_send_wr: u32, order: SrdOrder) -> Option<Box<Srd>> {
+    qp_type.is_srd().then(|| Box::new(Srd::new(max_send_wr, order)))
 }
 
 impl Receiver {

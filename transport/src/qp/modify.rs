@@ -192,6 +192,10 @@ impl QueuePair {
             (QpState::Rtr, QpState::Rts) => {
                 let sq_psn = Psn::new(self.attributes.sq_psn);
                 self.requester.start(&self.settings, sq_psn, self.window_limit_packets);
+                if self.settings.qp_type.is_srd() && !mask.contains(AttributeMask::RNR_RETRY) {
+                    // What the adapter does without it is its own choice: it goes on for ever.
+                    (self.attributes.rnr_retry, self.settings.rnr_retry) = (7, 7);
+                }
                 self.state = next;
             }
             (QpState::Rts, QpState::Sqd) => {
@@ -218,6 +222,9 @@ impl QueuePair {
         self.draining = false;
         self.requester = Requester::new(self.capacity.max_send_wr, &self.settings);
         self.receiver = Receiver::new(self.settings.qp_type);
+        if let Some(order) = self.srd.as_ref().map(|srd| srd.order()) {
+            self.set_srd_order(order);
+        }
         self.notifier = Notifier::default();
         self.peer_port = PeerPort::default();
         self.migration = Migration::default();

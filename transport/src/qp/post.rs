@@ -38,6 +38,9 @@ pub(crate) fn check(
             return Err(PostError::Misaligned { address: request.remote.address });
         }
     }
+    if settings.qp_type.is_srd() {
+        check_srd(settings, request, info)?;
+    }
     match info.operand {
         Operand::Atomic if request.atomic.is_none() => {
             return Err(PostError::Incomplete { missing: "the operand of the atomic" });
@@ -57,6 +60,19 @@ pub(crate) fn check(
     }
     // 2^31 fits 32 bits.
     Ok(if info.data == LocalData::Unused { 0 } else { given as u32 })
+}
+
+/// What SRD asks of a request beside all that.
+fn check_srd(settings: &Settings, request: &SendRequest<'_>, info: &WrInfo) -> Result<(), PostError> {
+    let allowed = SendFlags::SIGNALED | SendFlags::INLINE;
+    let signaled = settings.signal_all || request.flags.contains(SendFlags::SIGNALED);
+    if !signaled || !allowed.contains(request.flags) {
+        return Err(PostError::FlagsOfSrd);
+    }
+    if info.names_remote_memory() && request.sges.len() > 1 {
+        return Err(PostError::BuffersOfSrd);
+    }
+    Ok(())
 }
 
 /// Bytes of inline data, or of the local buffers.
@@ -117,6 +133,16 @@ impl QueuePair {
             Err(error) if !request.faults_complete => return Err(error),
             Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
         };
+        if let Some(srd) = &mut self.srd {
+            if srd.is_full() {
+                return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
+            }
+            srd.post(request, length_bytes, fault.map(|(status, _)| status));
+            if self.state == QpState::Err {
+                srd.flush(&self.settings, host);
+            }
+            return Ok(());
+        }
         //= linux:rxe_verbs.c#post_one_send
         //| A full queue refuses the request, which is not kept.
         if self.requester.queue.is_full() {

@@ -45,6 +45,11 @@ impl QueuePair {
         if self.notifier.observe(&self.settings, arrival.traffic_class, now_ns) {
             host.emit(&self.settings.context, QpEvent::CongestionMarked { psn: packet.bth().psn });
         }
+        if let Some(srd) = &mut self.srd {
+            srd.handle(&self.settings, now_ns, arrival, packet, host);
+            self.finish_drain(host);
+            return;
+        }
         if packet.info().is_request {
             self.handle_request(arrival, packet, host);
         } else {

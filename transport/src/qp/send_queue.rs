@@ -88,7 +88,7 @@ impl Operands {
             Operand::Window => request.bind.map_or(Operands::None, |bind| Operands::Bind(Box::new(bind))),
             Operand::LocalKey => Operands::None,
             Operand::None => match &request.ud {
-                Some(ud) if info.qp_types.contains(QpType::Ud) => Operands::Datagram(ud.clone()),
+                Some(ud) if info.qp_types.contains(QpType::Srd) => Operands::Datagram(ud.clone()),
                 _ => Operands::None,
             },
         }
@@ -113,6 +113,37 @@ impl SendWqe {
             data: Data::Nothing,
             operands: Operands::None,
         }
+    }
+
+    /// The entry of a request without PSNs.
+    pub(crate) fn of(request: &SendRequest<'_>, signaled: bool, length_bytes: u32) -> SendWqe {
+        let mut wqe = SendWqe::empty();
+        wqe.fill(request, signaled, length_bytes, Psn::new(0), 0);
+        wqe
+    }
+
+    fn fill(
+        &mut self,
+        request: &SendRequest<'_>,
+        signaled: bool,
+        length_bytes: u32,
+        first_psn: Psn,
+        packet_count: u32,
+    ) {
+        self.wr_id = request.wr_id;
+        self.opcode = request.opcode;
+        self.flags = request.flags;
+        self.signaled = signaled;
+        self.executed = false;
+        self.first_psn = first_psn;
+        self.packet_count = packet_count;
+        self.length_bytes = length_bytes;
+        self.imm_data = request.imm_data;
+        self.invalidate_rkey = request.invalidate_rkey;
+        self.xrc_srqn = request.xrc_srqn;
+        self.remote = request.remote;
+        self.data = Data::of(request);
+        self.operands = Operands::of(request);
     }
 
     /// Its local buffers; none with inline data.
@@ -262,20 +293,7 @@ impl SendQueue {
             self.entries.push(SendWqe::empty());
         }
         let Some(wqe) = self.entries.get_mut(position) else { return };
-        wqe.wr_id = request.wr_id;
-        wqe.opcode = request.opcode;
-        wqe.flags = request.flags;
-        wqe.signaled = signaled;
-        wqe.executed = false;
-        wqe.first_psn = first_psn;
-        wqe.packet_count = packet_count;
-        wqe.length_bytes = length_bytes;
-        wqe.imm_data = request.imm_data;
-        wqe.invalidate_rkey = request.invalidate_rkey;
-        wqe.xrc_srqn = request.xrc_srqn;
-        wqe.remote = request.remote;
-        wqe.data = Data::of(request);
-        wqe.operands = Operands::of(request);
+        wqe.fill(request, signaled, length_bytes, first_psn, packet_count);
         self.tail += 1;
     }
 

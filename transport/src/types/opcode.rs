@@ -189,6 +189,11 @@ impl QpTypes {
         QpTypes(bits(question) & bits(Question::SendQueue))
     }
 
+    /// This set and one type more.
+    const fn with(self, qp_type: QpType) -> QpTypes {
+        QpTypes(self.0 | 1 << qp_type as u8)
+    }
+
     /// Those of this set that the other one lacks.
     const fn without(self, other: QpTypes) -> QpTypes {
         QpTypes(self.0 & !other.0)
@@ -207,6 +212,8 @@ const ROCE: QpTypes = QpTypes::that_send(Question::Roce);
 const ALL: QpTypes = QpTypes::that_send(Question::SendQueue);
 const CONNECTED: QpTypes = QpTypes::that_send(Question::Connected);
 const RELIABLE: QpTypes = QpTypes::that_send(Question::Reliable);
+const WRITES: QpTypes = CONNECTED.with(QpType::Srd);
+const READS: QpTypes = RELIABLE.with(QpType::Srd);
 const RC: QpTypes = RELIABLE.without(QpTypes::that_send(Question::NamesSrq));
 
 /// The operations, in the order of their numbers.
@@ -216,10 +223,10 @@ pub static WR_OPCODES: [WrInfo; 12] = {
     use {SendOpcode as Op, WcOpcode as Wc, WrClass as Class};
     [
         WrInfo { opcode: Op::RdmaWrite, name: "RDMA_WRITE", completion: Wc::RdmaWrite,
-                 class: Class::Write, qp_types: CONNECTED, data: Sent, operand: Operand::None,
+                 class: Class::Write, qp_types: WRITES, data: Sent, operand: Operand::None,
                  packets: Packets::WRITE, extended_flag: 1, device_flag: 0 },
         WrInfo { opcode: Op::RdmaWriteWithImm, name: "RDMA_WRITE_WITH_IMM", completion: Wc::RdmaWrite,
-                 class: Class::Write, qp_types: CONNECTED, data: Sent, operand: Operand::None,
+                 class: Class::Write, qp_types: WRITES, data: Sent, operand: Operand::None,
                  packets: Packets::WRITE_WITH_IMM, extended_flag: 1 << 1, device_flag: 0 },
         WrInfo { opcode: Op::Send, name: "SEND", completion: Wc::Send,
                  class: Class::Send, qp_types: ALL, data: Sent, operand: Operand::None,
@@ -228,7 +235,7 @@ pub static WR_OPCODES: [WrInfo; 12] = {
                  class: Class::Send, qp_types: ROCE, data: Sent, operand: Operand::None,
                  packets: Packets::SEND_WITH_IMM, extended_flag: 1 << 3, device_flag: 0 },
         WrInfo { opcode: Op::RdmaRead, name: "RDMA_READ", completion: Wc::RdmaRead,
-                 class: Class::Read, qp_types: RELIABLE, data: Stored, operand: Operand::None,
+                 class: Class::Read, qp_types: READS, data: Stored, operand: Operand::None,
                  packets: Packets::one(Operation::ReadRequest), extended_flag: 1 << 4, device_flag: 0 },
         WrInfo { opcode: Op::CompareSwap, name: "ATOMIC_CMP_AND_SWP", completion: Wc::CompareSwap,
                  class: Class::Atomic, qp_types: RELIABLE, data: StoredWord, operand: Operand::Atomic,

@@ -65,6 +65,10 @@ pub enum PostError {
         /// The field that is missing.
         missing: &'static str,
     },
+    /// SRD takes no request with these flags, or without SIGNALED.
+    FlagsOfSrd,
+    /// More than one buffer for an RDMA of SRD.
+    BuffersOfSrd,
     /// All entries hold requests that were not completed and polled yet.
     QueueFull {
         /// Depth of the queue.
@@ -131,6 +135,12 @@ impl fmt::Display for PostError {
                 write!(f, "the address handle is of another protection domain than the queue pair")
             }
             PostError::Incomplete { missing } => write!(f, "{missing} is missing"),
+            PostError::FlagsOfSrd => {
+                write!(f, "a request of SRD has the flag SIGNALED, and beside it INLINE at most")
+            }
+            PostError::BuffersOfSrd => {
+                write!(f, "RDMA on SRD has one buffer: put the data into one, or post several requests")
+            }
             PostError::QueueFull { depth } => {
                 write!(f, "all {depth} entries of the queue are in use; poll completions to free them")
             }

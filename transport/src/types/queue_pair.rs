@@ -22,6 +22,9 @@ pub enum QpType {
     XrcInitiator = 9,
     /// XRC target (`IBV_QPT_XRC_RECV`): responder only.
     XrcTarget = 10,
+    /// Scalable reliable datagrams of EFA: its packets are datagrams of UD, with a header of their own.
+    /// Programs make it by a vendor's call.
+    Srd = 11,
 }
 
 /// A type of queue pairs and what it is.
@@ -61,7 +64,7 @@ const fn row(qp_type: QpType, name: &'static str, service: Service, is: [bool; 5
 }
 
 /// Every type. The columns: send queue, responder, receives of its own, XRC domain, made by programs.
-pub const QP_TYPES: [QpTypeRow; 8] = [
+pub const QP_TYPES: [QpTypeRow; 9] = [
     row(QpType::Gsi, "GSI", Service::Ud, [true, true, true, false, false]),
     row(QpType::Rc, "RC", Service::Rc, [true, true, true, false, true]),
     row(QpType::Uc, "UC", Service::Uc, [true, true, true, false, true]),
@@ -70,6 +73,7 @@ pub const QP_TYPES: [QpTypeRow; 8] = [
     row(QpType::RawPacket, "RAW_PACKET", Service::Reserved, [true, true, true, false, true]),
     row(QpType::XrcInitiator, "XRC_SEND", Service::Xrc, [true, false, false, false, true]),
     row(QpType::XrcTarget, "XRC_RECV", Service::Xrc, [false, true, false, true, true]),
+    row(QpType::Srd, "SRD", Service::Ud, [true, true, true, false, false]),
 ];
 
 /// A question to each row, as bits by number, so that an answer costs a shift and no load.
@@ -146,7 +150,7 @@ impl QpType {
         has_receives: Receives,
         /// It belongs to an XRC domain: the receiving kinds of XRC.
         has_xrc_domain: Domain,
-        /// Programs make it: all but GSI.
+        /// Programs make it by verbs: all but GSI and SRD.
         is_made_by_programs: Programs,
     }
 
@@ -154,6 +158,12 @@ impl QpType {
     #[inline]
     pub const fn is_raw(self) -> bool {
         !self.has_packets()
+    }
+
+    /// Its messages are numbered and answered in the datagrams themselves: each arrives once.
+    #[inline]
+    pub const fn is_srd(self) -> bool {
+        matches!(self, QpType::Srd)
     }
 
     /// An XRC queue pair of both halves.
@@ -184,8 +194,8 @@ impl QpType {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "an entry for each number, as the type of the array says")]
     pub const fn service(self) -> Service {
-        const BY_NUMBER: [Service; QpType::XrcTarget as usize + 1] = {
-            let (mut services, mut index) = ([Service::Reserved; QpType::XrcTarget as usize + 1], 0);
+        const BY_NUMBER: [Service; QpType::Srd as usize + 1] = {
+            let (mut services, mut index) = ([Service::Reserved; QpType::Srd as usize + 1], 0);
             while index < QP_TYPES.len() {
                 services[QP_TYPES[index].qp_type as usize] = QP_TYPES[index].service;
                 index += 1;
@@ -205,7 +215,8 @@ impl QpType {
         &QP_TYPES[index]
     }
 
-    /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV", "RAW_PACKET".
+    /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV", "RAW_PACKET",
+    /// "SRD".
     pub const fn name(self) -> &'static str {
         self.row().name
     }
@@ -290,7 +301,7 @@ mod tests {
         let those = |is: fn(QpType) -> bool| QP_TYPES.map(|row| is(row.qp_type).then_some(row.name));
         let names = |is| those(is).into_iter().flatten().collect::<alloc::vec::Vec<_>>();
         assert_eq!(names(QpType::is_reliable), ["RC", "XRC", "XRC_SEND", "XRC_RECV"]);
-        assert_eq!(names(QpType::is_sent_once), ["GSI", "UC", "UD"]);
+        assert_eq!(names(QpType::is_sent_once), ["GSI", "UC", "UD", "SRD"]);
         assert_eq!(names(QpType::is_raw), ["RAW_PACKET"]);
         assert_eq!(names(QpType::is_both_halves), ["XRC"]);
         assert_eq!(names(QpType::is_target), ["XRC_RECV"]);

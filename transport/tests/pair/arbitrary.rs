@@ -323,7 +323,9 @@ fn for_type(literal: Literal, qp_type: QpType) -> Literal {
         QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget => {
             Literal { opcode: operation | 0xa0, xrc: (!is_response).then_some(SRQN), ..literal }
         }
-        QpType::Ud | QpType::Gsi => Literal { opcode: operation | 0x60, deth: Some((QKEY, 7)), ..literal },
+        QpType::Ud | QpType::Gsi | QpType::Srd => {
+            Literal { opcode: operation | 0x60, deth: Some((QKEY, 7)), ..literal }
+        }
         // No packet of RoCE is for raw packets: each is left alone.
         QpType::Rc | QpType::RawPacket => Literal { opcode: operation, ..literal },
     }

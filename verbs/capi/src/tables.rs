@@ -9,14 +9,19 @@
 use std::ffi::c_int;
 
 use pumice_calls::Call;
+use pumice_device::profile::Vendor;
 
 use crate::calls::{
     buffer, completion_queue, completion_queue_ex, device_memory, dma_handle, flow, memory, parent_domain,
-    post_recv, post_send, query, queue_pair, shared_receive_queue, window_bind, work_queue, xrc_domain,
-    xrc_target,
+    post_recv, post_send, query, queue_pair, shared_receive_queue, vendors, window_bind, work_queue,
+    xrc_domain, xrc_target,
 };
-use crate::ground::abi::{ibv_context, ibv_context_ops, ibv_device, operation, verbs_context};
+use crate::ground::abi::{
+    ibv_context, ibv_context_ops, ibv_device, mlx5dv_context_attr, operation, verbs_context,
+};
+use crate::ground::arguments::In;
 use crate::ground::descriptors;
+use crate::ground::errno::NOT_SUPPORTED;
 use crate::ground::outcome::{pointer, pointer_about};
 use crate::ground::unserved::{self, refused};
 use crate::ground::zeroed::zeroed;
@@ -26,6 +31,26 @@ use crate::objects::device::{about, device_at, device_of};
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer_about(Call::ibv_open_device, about(device), || {
+        let device = device_of(device)?;
+        let (command, file) = CommandFile::create(device.index())?;
+        Context::open(device, command, file, operations()).map_err(|(errno, _)| errno)
+    })
+}
+
+/// A context of a device that looks like a ConnectX, as `ibv_open_device` gives it. With the flag for DEVX,
+/// whose commands nothing here carries out, there is none.
+pub(crate) extern "C" fn mlx5dv_open_device(
+    device: *mut ibv_device,
+    attributes: In<'_, mlx5dv_context_attr>,
+) -> *mut ibv_context {
+    if !vendors::answers(Vendor::Mellanox) {
+        return unserved::null(Call::mlx5dv_open_device, "").cast();
+    }
+    pointer_about(Call::mlx5dv_open_device, about(device), || {
+        let wanted = attributes.get()?;
+        if !vendors::mlx5::is_served(device) || wanted.flags != 0 || wanted.comp_mask != 0 {
+            return Err(NOT_SUPPORTED);
+        }
         let device = device_of(device)?;
         let (command, file) = CommandFile::create(device.index())?;
         Context::open(device, command, file, operations()).map_err(|(errno, _)| errno)

@@ -106,6 +106,17 @@ fn the_calls_of_rdma_core_65_are_served_or_refused_as_documented() {
     run("newest_calls");
 }
 
+/// Messages leave in an order that a seed says, and each is waited for.
+#[test]
+fn a_device_that_looks_like_efa_has_its_calls_and_srd() {
+    let Some(program) = kit::compile("efa") else { return };
+    for loss in ["0", "20%"] {
+        let mut command = kit::on(kit::address(), &program);
+        let output = command.env("PUMICE_DEVICE", "efa").env("PUMICE_LOSS", loss).output();
+        kit::succeeded(&format!("efa, loss {loss}"), &output.expect("timeout(1) runs"));
+    }
+}
+
 #[test]
 fn descriptors_are_readable_while_there_are_events_and_never_writable() {
     run("descriptors");

@@ -359,6 +359,8 @@ fn post_attribute(error: &PostError) -> &'static str {
         PostError::Misaligned { .. } => "remote",
         PostError::ForeignAddressHandle => "ud",
         PostError::Incomplete { missing } => missing,
+        PostError::FlagsOfSrd => "flags",
+        PostError::BuffersOfSrd => "sges",
         PostError::QueueFull { .. } => "max_send_wr",
     }
 }
@@ -396,6 +398,8 @@ fn refused_remedy(error: &HcaError) -> &'static str {
                 "make the address handle in the queue pair's protection domain"
             }
             PostError::Incomplete { .. } => "set it",
+            PostError::FlagsOfSrd => "set SIGNALED, and no flag but INLINE",
+            PostError::BuffersOfSrd => "give one slice",
             PostError::QueueFull { .. } => {
                 "poll the send completion queue, or build with a larger send_depth"
             }

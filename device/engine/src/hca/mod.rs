@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use pumice_ground::outside;
 use pumice_transport::cm::CmConfig;
-use pumice_transport::qp::Congestion;
+use pumice_transport::qp::{Congestion, SrdOrder};
 use pumice_transport::types::Mtu;
 use pumice_transport::wire::ProcessIndex;
 
@@ -75,6 +75,8 @@ pub struct HcaConfig {
     pub port_counters: Vec<Arc<Counters>>,
     /// What queue pairs do about congestion.
     pub congestion: Congestion,
+    /// In which order messages of SRD leave.
+    pub srd_order: SrdOrder,
     /// Longest path MTU; by default that of the first GID's interface.
     pub active_mtu: Option<Mtu>,
     /// Node GUID: stable, and the same in all processes of the adapter. By default it is made from the
@@ -108,6 +110,7 @@ impl HcaConfig {
             second_port: None,
             port_counters: Vec::new(),
             congestion: Congestion::default(),
+            srd_order: SrdOrder::Seed(1),
             active_mtu: None,
             ca_guid: default_guid(&gids),
             seed: None,
@@ -130,6 +133,7 @@ pub struct Hca {
     name: String,
     limits: Limits,
     congestion: Congestion,
+    srd_order: SrdOrder,
     port_count: u8,
     process: ProcessIndex,
     device_memory: DeviceMemoryPool,
@@ -204,6 +208,7 @@ impl Hca {
             name: config.name,
             limits: config.limits,
             congestion: config.congestion,
+            srd_order: config.srd_order,
             port_count,
             process: config.process,
             device_memory: DeviceMemoryPool::new(config.limits.max_dm_size),

@@ -1,5 +1,7 @@
 //! Queue pairs: create, modify, query, destroy, post, poll.
 
+use std::net::IpAddr;
+
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_objects::completion_queue::CompletionQueue;
@@ -9,7 +11,9 @@ use pumice_profile::addresses::gid_table::GidTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;
-use pumice_transport::qp::{AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair};
+use pumice_transport::qp::{
+    AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, SrdOrder,
+};
 use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
@@ -95,7 +99,7 @@ impl Hca {
         if let (true, Some(ethernet)) = (init.qp_type.is_raw(), &mut engine.resources.ethernet) {
             ethernet.put(qpn, 0);
         }
-        let qp = QueuePair::new(QpConfig {
+        let mut qp = QueuePair::new(QpConfig {
             context: attached.context,
             qp_type: init.qp_type,
             capacity: attached.capacity,
@@ -104,6 +108,13 @@ impl Hca {
             port_mtu_bytes: engine.resources.ports.longest_mtu().bytes(),
             congestion: self.congestion.clone(),
         });
+        if init.qp_type.is_srd() {
+            qp.set_srd_order(match self.srd_order {
+                // Each queue pair has an order of its own, the same in every run.
+                SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(attached.context.ordinal) << 32),
+                order => order,
+            });
+        }
         let sharing = match engine.share(&qp) {
             Ok(sharing) => sharing,
             Err(error) => {
@@ -246,6 +257,12 @@ impl Hca {
         Ok(entry
             .with(&mut engine.resources.host(MappingCheck::Assumed), |qp, _| qp.query())
             .map_err(|why| why.error(qpn))?)
+    }
+
+    /// The address from which a queue pair of SRD got the newest message of another one; none: it got none.
+    pub fn srd_source(&self, qpn: Qpn, from: Qpn) -> Option<IpAddr> {
+        let mut engine = self.core.lock();
+        engine.queue_pairs.by_number(qpn)?.1.qp.srd_source(from)
     }
 
     /// Posts a send request and sends as much of it as may leave now.

@@ -19,7 +19,7 @@ use pumice_transport::types::{
 };
 use pumice_transport::wire::Packet;
 
-use super::tables::{Receives, Resources};
+use super::tables::{AddressHandle, Receives, Resources};
 use crate::decisions::{Made, Target};
 
 /// The device, for one call into the protocol: the call's copies are checked like this.
@@ -172,6 +172,12 @@ impl Host for DeviceHost<'_> {
     fn srq_protection_domain(&mut self, qp: &QpContext, xrc_srqn: u32) -> Result<u32, NoRecv> {
         let place = self.xrc_srq_place(qp, xrc_srqn)?;
         self.shared(place).map(Srq::pd).ok_or(NoRecv::NoSuchSrq)
+    }
+
+    fn address_handle(&mut self, pd: u32, peer: IpAddr) -> Option<u16> {
+        let leads = |ah: &AddressHandle| ah.pd.index == pd && ah.destination == peer;
+        let (handle, _) = self.ahs.iter().find(|(_, ah)| leads(ah))?;
+        u16::try_from(handle.index).ok()
     }
 
     fn flush_recv_queue(&mut self, qp: &QpContext) {

@@ -40,7 +40,7 @@ impl Resources {
     pub fn create_ah(&mut self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Path), ResourceError> {
         self.pds.require(pd)?;
         let path = address_handle::resolve(vector, &self.ports)?;
-        let handle = self.ahs.insert(AddressHandle { pd })?;
+        let handle = self.ahs.insert(AddressHandle { pd, destination: path.flow.destination })?;
         self.use_pd(pd);
         Ok((handle, path))
     }

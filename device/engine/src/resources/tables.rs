@@ -1,5 +1,6 @@
 //! The tables of a device's objects.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use pumice_events::counters::Counters;
@@ -129,6 +130,8 @@ pub(super) struct ProtectionDomain {
 #[derive(Debug)]
 pub(super) struct AddressHandle {
     pub(super) pd: Handle,
+    /// Where it leads to.
+    pub(super) destination: IpAddr,
 }
 
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use pumice_profile::addresses::gid_table::SHOWN_GIDS;
 use pumice_profile::addresses::pkey_table::PkeyTable;
-use pumice_profile::{PortProfile, Speed};
+use pumice_profile::{LinkLayer, NodeType, PortProfile, Speed};
 use pumice_transport::types::Gid;
 
 use super::entry::Entry;
@@ -72,9 +72,10 @@ pub(super) fn entries(device: &SysfsDevice<'_>) -> BTreeMap<String, Entry> {
     tree.link(format!("{uverbs}/subsystem"), "../../../../class/infiniband_verbs");
 
     let top = format!("sys/devices/virtual/infiniband/{name}");
-    tree.file(format!("{top}/node_type"), "1: CA");
+    tree.file(format!("{top}/node_type"), profile.node.sysfs());
     tree.file(format!("{top}/node_guid"), guid(device.guid));
-    tree.file(format!("{top}/sys_image_guid"), guid(device.guid));
+    let image = if profile.node == NodeType::Ca { device.guid } else { [0; 8] };
+    tree.file(format!("{top}/sys_image_guid"), guid(image));
     tree.file(format!("{top}/node_desc"), name);
     tree.file(format!("{top}/fw_ver"), profile.fw_ver.as_str());
     tree.file(format!("{top}/hw_rev"), format!("{:x}", profile.hw_ver));
@@ -133,8 +134,19 @@ fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
         tree.file(format!("{top}/local_cpulist"), device.processors.unwrap_or_default());
         tree.file(format!("{top}/local_cpus"), mask);
     }
-    if device.profile.vendor_id == MELLANOX.0 {
-        tree.file(format!("{top}/vendor"), format!("0x{:04x}", MELLANOX.1));
+    let vendor = match device.profile.vendor_id {
+        id if id == MELLANOX.0 => Some(MELLANOX.1),
+        id if !device.profile.driver.is_empty() => u16::try_from(id).ok(),
+        _ => None,
+    };
+    let driver = &device.profile.driver;
+    if !driver.is_empty() {
+        // Programs look at the last part of where it leads, and libfabric follows it.
+        tree.folder(format!("sys/bus/pci/drivers/{driver}"));
+        tree.link(format!("{top}/driver"), format!("../../../../../bus/pci/drivers/{driver}"));
+    }
+    if let Some(vendor) = vendor {
+        tree.file(format!("{top}/vendor"), format!("0x{vendor:04x}"));
         tree.file(format!("{top}/device"), format!("0x{:04x}", device.profile.part_id));
     }
     tree.folder(format!("{top}/net"));
@@ -154,10 +166,15 @@ fn parent(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>) {
 fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>, port_num: u8, profile: &PortProfile) {
     tree.file(format!("{top}/state"), "4: ACTIVE");
     tree.file(format!("{top}/phys_state"), "5: LinkUp");
-    tree.file(format!("{top}/link_layer"), "Ethernet");
+    let is_ethernet = profile.link_layer == LinkLayer::Ethernet;
+    tree.file(format!("{top}/link_layer"), profile.link_layer.name());
     tree.file(format!("{top}/rate"), rate(profile));
-    tree.file(format!("{top}/cap_mask"), format!("0x{PORT_CAPABILITIES:08x}"));
-    for (name, text) in [("lid", "0x0"), ("lid_mask_count", "0"), ("sm_lid", "0x0"), ("sm_sl", "0")] {
+    let capabilities = if is_ethernet { PORT_CAPABILITIES } else { 0 };
+    tree.file(format!("{top}/cap_mask"), format!("0x{capabilities:08x}"));
+    let lid_mask_count = if is_ethernet { "0" } else { "1" };
+    for (name, text) in
+        [("lid", "0x0"), ("lid_mask_count", lid_mask_count), ("sm_lid", "0x0"), ("sm_sl", "0")]
+    {
         tree.file(format!("{top}/{name}"), text);
     }
     for folder in ["gids", "gid_attrs/types", "gid_attrs/ndevs", "hw_counters"] {
@@ -167,11 +184,12 @@ fn port(tree: &mut Tree, top: &str, device: &SysfsDevice<'_>, port_num: u8, prof
     let indices = first..first + device.gids_of(port_num).count();
     for (index, entry) in indices.clone().zip(device.gids_of(port_num)) {
         tree.file(format!("{top}/gids/{index}"), groups(&entry.gid.0));
-        tree.file(format!("{top}/gid_attrs/types/{index}"), "RoCE v2");
+        let kind = if is_ethernet { "RoCE v2" } else { "IB/RoCE v1" };
+        tree.file(format!("{top}/gid_attrs/types/{index}"), kind);
         tree.file(format!("{top}/gid_attrs/ndevs/{index}"), device.interface_of(entry).0);
     }
     // Of an index without an address Linux refuses to read the attributes.
-    for index in (0..first).chain(indices.end..SHOWN_GIDS) {
+    for index in (0..first).chain(indices.end..SHOWN_GIDS.min(profile.max_gids as usize)) {
         tree.file(format!("{top}/gids/{index}"), groups(&Gid::ZERO.0));
         for attribute in ["types", "ndevs"] {
             tree.empty_file(format!("{top}/gid_attrs/{attribute}/{index}"));

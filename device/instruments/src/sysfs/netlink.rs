@@ -100,7 +100,6 @@ pub(super) fn answers(device: &SysfsDevice<'_>) -> Vec<(u32, Vec<u8>)> {
 }
 
 fn about_device(device: &SysfsDevice<'_>) -> Attributes {
-    const CHANNEL_ADAPTER: u8 = 1;
     let guid = u64::from_be_bytes(device.guid).to_ne_bytes();
     let mut all = Attributes::of(device, Some(device.port_count()));
     if !device.profile.fw_ver.is_empty() {
@@ -108,7 +107,7 @@ fn about_device(device: &SysfsDevice<'_>) -> Attributes {
     }
     all.put(NODE_GUID, &guid);
     all.put(SYS_IMAGE_GUID, &guid);
-    all.put(DEV_NODE_TYPE, &[CHANNEL_ADAPTER]);
+    all.put(DEV_NODE_TYPE, &[device.profile.node as u8]);
     all.put(DEV_DIM, &[0]);
     all.text(DEV_PROTOCOL, "roce");
     all

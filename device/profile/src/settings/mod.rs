@@ -10,6 +10,7 @@ mod faults;
 mod log;
 mod memlock;
 pub mod record;
+mod srd_order;
 mod wire;
 
 use std::ffi::OsString;
@@ -31,11 +32,12 @@ pub use check::{CHECK, CHECK_FORMAT, CHECK_MARK, CHECK_REPORT, CHECK_SUPPRESS, C
 pub use error::SettingError;
 pub use log::{Log, standard_error_is_free};
 pub use memlock::Memlock;
+pub use srd_order::SrdOrder;
 pub use wire::Wire;
 
 /// The local address of the device; of several devices one each, with commas between them.
 pub const ADDR: &str = "PUMICE_ADDR";
-/// Name of the device; of several devices that of the first.
+/// Name of the device; of several devices that of the first. The name of a personality gives that one.
 pub const DEVICE: &str = "PUMICE_DEVICE";
 /// Number of devices.
 pub const DEVICES: &str = "PUMICE_DEVICES";
@@ -67,6 +69,8 @@ pub const PROFILE: &str = "PUMICE_PROFILE";
 pub const CALL_REPORT: &str = "PUMICE_CALL_REPORT";
 /// How packets reach other processes of this host.
 pub const WIRE: &str = "PUMICE_WIRE";
+/// In which order messages of SRD leave.
+pub const SRD_ORDER: &str = "PUMICE_SRD_ORDER";
 /// Index of the first address in the GID table.
 pub const GID_INDEX: &str = "PUMICE_GID_INDEX";
 /// How much memory the program may register.
@@ -81,7 +85,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 28] = [
+pub const VARIABLES: [&str; 29] = [
     ADDR,
     DEVICE,
     DEVICES,
@@ -104,6 +108,7 @@ pub const VARIABLES: [&str; 28] = [
     CHECK_SUPPRESS,
     CHECK_MARK,
     WIRE,
+    SRD_ORDER,
     GID_INDEX,
     MEMLOCK,
     LINK,
@@ -126,6 +131,9 @@ pub fn misspelt(name: &str) -> Option<&'static str> {
     VARIABLES.into_iter().find(|variable| variable.strip_prefix(PREFIX) == Some(meant))
 }
 
+/// The built-in profiles that are personalities: they look like an adapter down to its driver, and a device
+/// may be named after them (`--device efa`).
+pub const PERSONALITIES: [&str; 2] = ["connectx-7", "efa"];
 /// Name of the device when the user gives no other.
 pub const DEFAULT_DEVICE: &str = "pumice0";
 /// Devices of one process at most.
@@ -178,6 +186,8 @@ pub struct Settings {
     pub check: Option<CheckSettings>,
     /// How packets reach other processes of this host.
     pub wire: Wire,
+    /// In which order messages of SRD leave.
+    pub srd_order: SrdOrder,
     /// Index of the first address in the GID table; that of the profile when none.
     pub gid_index: Option<u32>,
     /// How much memory the program may register; `None`: as much as it likes.
@@ -213,10 +223,16 @@ impl Settings {
             };
             path(name).map(as_text).transpose()
         };
+        let device = text(DEVICE)?.map(device).transpose()?;
+        let (device, profile) = match (device, path(PROFILE)) {
+            // A personality has names of its own.
+            (Some(name), None) if PERSONALITIES.contains(&name.as_str()) => (None, Some(name.into())),
+            said => said,
+        };
         let explain = text(EXPLAIN)?.is_some_and(|set| set != "0");
         Ok(Settings {
             addresses: text(ADDR)?.map_or_else(|| Ok(Vec::new()), |value| addresses(&value))?,
-            device: text(DEVICE)?.map(device).transpose()?,
+            device,
             devices: text(DEVICES)?.map(|value| devices(&value)).transpose()?,
             loss_ppm: text(LOSS)?.map_or(Ok(0), |value| loss(&value))?,
             seed: text(SEED)?.map(|value| seed(SEED, &value)).transpose()?,
@@ -231,10 +247,11 @@ impl Settings {
             capture: path(CAPTURE).map(PathBuf::from),
             trace: path(TRACE).map(PathBuf::from),
             trace_limit_bytes: text(TRACE_LIMIT)?.map(|value| trace_limit(&value)).transpose()?,
-            profile: path(PROFILE).unwrap_or_else(|| "default".into()),
+            profile: profile.unwrap_or_else(|| "default".into()),
             call_report: path(CALL_REPORT).map(PathBuf::from),
             check: CheckSettings::parse(text(CHECK)?, text(CHECK_FORMAT)?, &path)?,
             wire: text(WIRE)?.map_or(Ok(Wire::default()), wire)?,
+            srd_order: text(SRD_ORDER)?.map_or(Ok(SrdOrder::default()), srd_order)?,
             gid_index: text(GID_INDEX)?.map(|value| gid_index(&value)).transpose()?,
             memlock: text(MEMLOCK)?.map(|value| memlock(&value)).transpose()?,
             link_text: text(LINK)?.unwrap_or_default(),
@@ -342,6 +359,10 @@ fn loss(value: &str) -> Result<u32, SettingError> {
 
 fn wire(value: String) -> Result<Wire, SettingError> {
     Wire::parse(&value).map_err(|problem| SettingError::new(WIRE, value, problem))
+}
+
+fn srd_order(value: String) -> Result<SrdOrder, SettingError> {
+    SrdOrder::parse(&value).map_err(|problem| SettingError::new(SRD_ORDER, value, problem))
 }
 
 fn gid_index(value: &str) -> Result<u32, SettingError> {

@@ -53,6 +53,9 @@ fn every_variable_is_understood() {
         (MEMLOCK, "64KiB"),
     ])
     .unwrap();
+    assert_eq!(parse(&[(SRD_ORDER, "reverse")]).unwrap().srd_order, SrdOrder::Reverse);
+    assert_eq!(parse(&[(SRD_ORDER, "in-order")]).unwrap().srd_order, SrdOrder::InOrder);
+    assert!(parse(&[(SRD_ORDER, "shuffled")]).is_err());
     assert_eq!(settings.memlock, Some(Memlock::Bytes(65_536)));
     assert_eq!(parse(&[(MEMLOCK, "ulimit")]).unwrap().memlock, Some(Memlock::Ulimit));
     assert_eq!(settings.addresses, ["127.0.0.9".parse::<IpAddr>().unwrap()]);

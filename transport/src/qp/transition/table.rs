@@ -24,11 +24,14 @@ pub fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<&'stati
 }
 
 use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-use QpType::{Gsi, RawPacket, Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
+use QpType::{Gsi, RawPacket, Rc, Srd, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
 
-const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, RawPacket, XrcDuplex, XrcInitiator, XrcTarget];
+const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, RawPacket, XrcDuplex, XrcInitiator, XrcTarget, Srd];
 const RAW: &[QpType] = &[RawPacket];
-const DATAGRAM: &[QpType] = &[Ud, Gsi];
+const DATAGRAM: &[QpType] = &[Ud, Gsi, Srd];
+/// Those that know no RNR_RETRY.
+const UNRELIABLE: &[QpType] = &[Ud, Gsi];
+const SRD: &[QpType] = &[Srd];
 const CONNECTED: &[QpType] = &[Rc, Uc, XrcDuplex, XrcInitiator, XrcTarget];
 /// Types that only request, or do not acknowledge: no responder attributes.
 const NO_RESPONDER: &[QpType] = &[Uc, XrcInitiator];
@@ -64,7 +67,7 @@ pub const TRANSITIONS: &[Transition] = &[
 
     //= man:ibv_modify_qp
     //| A UD queue pair needs a P_Key index, a port and a Q_Key on its way to INIT.
-    row(Reset, Init,  &[Ud],          all(&[PKEY, PORT, QKEY]),                           NONE),
+    row(Reset, Init,  &[Ud, Srd],     all(&[PKEY, PORT, QKEY]),                           NONE),
     row(Reset, Init,  &[Gsi],         all(&[PKEY, QKEY]),                                 NONE),
     row(Reset, Init,  RAW,            PORT,                                               NONE),
     row(Reset, Init,  CONNECTED,      all(&[PKEY, PORT, ACCESS]),                         NONE),
@@ -79,7 +82,8 @@ pub const TRANSITIONS: &[Transition] = &[
     //| The way of an RC queue pair to RTR needs the attribute MIN_RNR_TIMER.
     row(Init,  Rtr,   RESPONDER,      all(&[PEER, READS_IN, RNR_TIMER]),                  all(&[ALT, ACCESS, PKEY])),
 
-    row(Rtr,   Rts,   DATAGRAM,       SQ_PSN,                                             all(&[CUR, QKEY])),
+    row(Rtr,   Rts,   SRD,            SQ_PSN,              all(&[CUR, QKEY, AttributeMask::RNR_RETRY])),
+    row(Rtr,   Rts,   UNRELIABLE,     SQ_PSN,                                             all(&[CUR, QKEY])),
     row(Rtr,   Rts,   RAW,            NONE,                                               CUR),
     row(Rtr,   Rts,   &[Uc],          SQ_PSN,                                             all(&[CUR, ALT, ACCESS, MIG])),
     row(Rtr,   Rts,   BOTH,           all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),

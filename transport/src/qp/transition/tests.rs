@@ -9,7 +9,7 @@ use crate::types::Gid;
 
 /// `FROM TO : required : optional`; a line for each transition that exists. `*` is any state but
 /// RESET.
-const EXPECTED: [(QpType, &str); 8] = [
+const EXPECTED: [(QpType, &str); 9] = [
     (
         QpType::Rc,
         "RESET RESET : :
@@ -88,6 +88,21 @@ const EXPECTED: [(QpType, &str); 8] = [
          INIT  INIT  : : pki port qkey
          INIT  RTR   : : pki qkey
          RTR   RTS   : sqpsn : cur qkey
+         RTS   RTS   : : cur qkey
+         RTS   SQD   : : notify
+         SQD   RTS   : : cur qkey
+         SQD   SQD   : : pki qkey
+         SQE   RTS   : : cur qkey
+         *     RESET : :
+         *     ERR   : :",
+    ),
+    (
+        QpType::Srd,
+        "RESET RESET : :
+         RESET INIT  : pki port qkey :
+         INIT  INIT  : : pki port qkey
+         INIT  RTR   : : pki qkey
+         RTR   RTS   : sqpsn : cur qkey rnr
          RTS   RTS   : : cur qkey
          RTS   SQD   : : notify
          SQD   RTS   : : cur qkey
@@ -256,7 +271,7 @@ fn exactly_the_expected_transitions_exist() {
         }
     }
     // Raw packets have neither a change in INIT nor one in SQD.
-    assert_eq!(existing, 4 * 21 + 3 * 22 + 20);
+    assert_eq!(existing, 4 * 21 + 4 * 22 + 20);
     let rows: usize = TRANSITIONS.iter().map(|row| row.types.len()).sum();
     assert_eq!(rows, existing, "a row shadows another one, or the text misses a transition");
 }
@@ -275,8 +290,8 @@ fn each_missing_required_attribute_is_refused_by_name() {
             }
         }
     }
-    // Raw packets 1, UD 4, GSI 3, UC 8, RC and XRC 14, INI 12, TGT 11.
-    assert_eq!(refused, 2 * (1 + 4 + 3 + 8 + 2 * 14 + 12 + 11));
+    // Raw packets 1, UD and SRD 4, GSI 3, UC 8, RC and XRC 14, INI 12, TGT 11.
+    assert_eq!(refused, 2 * (1 + 2 * 4 + 3 + 8 + 2 * 14 + 12 + 11));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::ground::abi::{
 };
 use crate::ground::arguments::{In, Trusted};
 use crate::ground::check;
-use crate::ground::errno::{INVALID, NOT_SUPPORTED};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::handles::live;
 use crate::ground::outcome::{data_path, pointer_about, status_of};
@@ -43,57 +43,63 @@ pub(crate) extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attributes: In<'_, ibv_cq_init_attr_ex>,
 ) -> *mut ibv_cq_ex {
-    pointer_about(Call::ibv_create_cq_ex, About::on(context), || {
-        let attributes = attributes.get()?;
-        check_mask(Call::ibv_create_cq_ex, attributes.comp_mask, MASK_FLAGS | MASK_PD)?;
-        let wc_flags = attributes.wc_flags;
-        if wc_flags & !KNOWN_WC_FLAGS != 0 {
-            return Err(NOT_SUPPORTED.because(|| {
-                format!(
-                    "ibv_create_cq_ex refused: wc_flags {wc_flags:#x} ask for fields that completions of \
-                    this \
-                     device do not have"
-                )
-            }));
-        }
-        let flags = if attributes.comp_mask & MASK_FLAGS != 0 { attributes.flags } else { 0 };
-        if flags & !KNOWN_FLAGS != 0 {
-            return Err(NOT_SUPPORTED.because(|| {
-                format!("ibv_create_cq_ex refused: flags {flags:#x} has bits that are not known")
-            }));
-        }
-        let domain = (attributes.comp_mask & MASK_PD != 0)
-            .then(|| live::<Pd>(attributes.parent_domain))
-            .transpose()?;
-        let domain_use = if let Some(domain) = &domain {
-            Context::of(context)?.check_same("parent domain", &*domain.context()?)?;
-            let not_parent = || INVALID.because(|| "completion queues are made in parent domains".to_owned());
-            Some(domain.begin_use().ok_or_else(not_parent)?)
-        } else {
-            None
-        };
-        let ibv_cq_init_attr_ex { cqe, cq_context, channel, comp_vector, .. } = *attributes;
-        let wanted = Wanted {
-            cqe,
-            cq_context,
-            channel,
-            comp_vector,
-            stamps: wc_flags & (WC_STAMP | WC_WALLCLOCK) != 0,
-            wall_clock: wc_flags & WC_WALLCLOCK != 0,
-            //= man:ibv_create_cq_ex
-            //| A queue with IGNORE_OVERRUN does not fail when it is full.
-            overwrites: flags & IGNORE_OVERRUN != 0,
-            domain_use,
-            set_operations,
-        };
-        let cq = Cq::create(context, wanted)?;
-        match domain {
-            Some(domain) if domain.has_thread_domain() => domain.tell_thread_of(cq),
-            _ if flags & SINGLE_THREADED != 0 => check::for_one_thread(cq.addr(), cq.addr()),
-            _ => {}
-        }
-        Ok(cq.cast())
-    })
+    pointer_about(Call::ibv_create_cq_ex, About::on(context), || create(context, attributes.get()?))
+}
+
+/// Makes an extended completion queue.
+///
+/// # Errors
+/// EOPNOTSUPP: it asks for what this device does not have. Those of [`Cq::create`].
+pub(crate) fn create(
+    context: *mut ibv_context,
+    attributes: &ibv_cq_init_attr_ex,
+) -> Result<*mut ibv_cq_ex, Errno> {
+    check_mask(Call::ibv_create_cq_ex, attributes.comp_mask, MASK_FLAGS | MASK_PD)?;
+    let wc_flags = attributes.wc_flags;
+    if wc_flags & !KNOWN_WC_FLAGS != 0 {
+        return Err(NOT_SUPPORTED.because(|| {
+            format!(
+                "ibv_create_cq_ex refused: wc_flags {wc_flags:#x} ask for fields that completions of \
+                this \
+                 device do not have"
+            )
+        }));
+    }
+    let flags = if attributes.comp_mask & MASK_FLAGS != 0 { attributes.flags } else { 0 };
+    if flags & !KNOWN_FLAGS != 0 {
+        return Err(NOT_SUPPORTED
+            .because(|| format!("ibv_create_cq_ex refused: flags {flags:#x} has bits that are not known")));
+    }
+    let domain =
+        (attributes.comp_mask & MASK_PD != 0).then(|| live::<Pd>(attributes.parent_domain)).transpose()?;
+    let domain_use = if let Some(domain) = &domain {
+        Context::of(context)?.check_same("parent domain", &*domain.context()?)?;
+        let not_parent = || INVALID.because(|| "completion queues are made in parent domains".to_owned());
+        Some(domain.begin_use().ok_or_else(not_parent)?)
+    } else {
+        None
+    };
+    let ibv_cq_init_attr_ex { cqe, cq_context, channel, comp_vector, .. } = *attributes;
+    let wanted = Wanted {
+        cqe,
+        cq_context,
+        channel,
+        comp_vector,
+        stamps: wc_flags & (WC_STAMP | WC_WALLCLOCK) != 0,
+        wall_clock: wc_flags & WC_WALLCLOCK != 0,
+        //= man:ibv_create_cq_ex
+        //| A queue with IGNORE_OVERRUN does not fail when it is full.
+        overwrites: flags & IGNORE_OVERRUN != 0,
+        domain_use,
+        set_operations,
+    };
+    let cq = Cq::create(context, wanted)?;
+    match domain {
+        Some(domain) if domain.has_thread_domain() => domain.tell_thread_of(cq),
+        _ if flags & SINGLE_THREADED != 0 => check::for_one_thread(cq.addr(), cq.addr()),
+        _ => {}
+    }
+    Ok(cq.cast())
 }
 
 /// Takes the next completion into the structure. ENOENT: there is none. EIO: there will never be one, for the
@@ -157,7 +163,7 @@ extern "C" fn end_poll(cq: Trusted<'_, ibv_cq>) {
 
 /// Reads of the current completion.
 #[inline]
-fn read<T: Default>(cq: Trusted<'_, ibv_cq>, look: impl FnOnce(&Polled) -> T) -> T {
+pub(crate) fn read<T: Default>(cq: Trusted<'_, ibv_cq>, look: impl FnOnce(&Polled) -> T) -> T {
     cq.optional::<Cq>().map_or_else(T::default, |cq| cq.turn().with(|polled| look(polled)))
 }
 

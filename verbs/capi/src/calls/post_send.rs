@@ -76,6 +76,10 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
     request.faults_complete = true;
     if qp.is_datagram() {
         if !request.opcode.info().qp_types.contains(QpType::Ud) {
+            // On SRD it is one of those that ibv_wr_* posts.
+            if qp.is_of_vendor() {
+                return Err(INVALID);
+            }
             // It names no address handle; the device fails it when its turn comes.
             return Ok(request);
         }

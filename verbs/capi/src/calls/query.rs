@@ -3,11 +3,11 @@
 use std::ffi::{c_char, c_int};
 
 use pumice_calls::Call;
-use pumice_device::addresses::gid_table::{GidEntry, GidTable};
+use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::addresses::ports::DevicePort;
 use pumice_device::memory::on_demand_is_available;
-use pumice_device::profile::{PortProfile, Speed, Width};
-use pumice_transport::types::WR_OPCODES;
+use pumice_device::profile::{LinkLayer, NodeType, PortProfile, Speed, Width};
+use pumice_transport::types::{QpType, WR_OPCODES};
 
 use crate::ground::abi::{
     ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
@@ -40,7 +40,9 @@ fn device_attributes(context: &Context) -> ibv_device_attr {
     let limits = context.hca().limits();
     let count = |limit: u32| c_int::try_from(limit).unwrap_or(c_int::MAX);
     attributes.node_guid = context.device().guid();
-    attributes.sys_image_guid = context.device().guid();
+    if profile.node == NodeType::Ca {
+        attributes.sys_image_guid = context.device().guid();
+    }
     attributes.max_mr_size = profile.max_mr_size;
     attributes.page_size_cap = profile.page_size_cap;
     attributes.vendor_id = profile.vendor_id;
@@ -71,6 +73,17 @@ fn device_attributes(context: &Context) -> ibv_device_attr {
     attributes.max_pkeys = limits.pkey_table_len;
     attributes.local_ca_ack_delay = profile.ack_delay;
     attributes.phys_port_cnt = context.device().port_count();
+    if !profile.queue_pairs.has(QpType::Rc) {
+        // Nothing on it reads memory of peers.
+        attributes.max_sge_rd = attributes.max_sge.min(1);
+        (attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom, attributes.max_res_rd_atom) = (0, 0, 0);
+    }
+    if !profile.capabilities.has_memory_windows() {
+        attributes.max_mw = 0;
+    }
+    if limits.max_srq == 0 {
+        (attributes.max_srq_wr, attributes.max_srq_sge) = (0, 0);
+    }
     attributes
 }
 
@@ -104,8 +117,13 @@ pub(crate) extern "C" fn query_device_ex(
         let context = Context::facts_of(context)?;
         all.orig_attr = device_attributes(&context);
         all.max_dm_size = context.hca().limits().max_dm_size;
-        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags)
-            | WR_OPCODES.iter().fold(0, |flags, info| flags | info.device_flag);
+        all.device_cap_flags_ex = u64::from(all.orig_attr.device_cap_flags);
+        all.phys_port_cnt_ex = context.device().port_count().into();
+        if context.device().profile().node != NodeType::Ca {
+            target.set_within(&all, attr_size);
+            return Ok(());
+        }
+        all.device_cap_flags_ex |= WR_OPCODES.iter().fold(0, |flags, info| flags | info.device_flag);
         if on_demand_is_available() {
             all.odp_caps = ibv_odp_caps { general_caps: ODP_GENERAL, per_transport_caps: ODP_TRANSPORTS };
             all.xrc_odp_caps = ODP_RELIABLE;
@@ -113,7 +131,6 @@ pub(crate) extern "C" fn query_device_ex(
         all.completion_timestamp_mask = u64::MAX;
         all.hca_core_clock = CLOCK_KHZ;
         all.cq_mod_caps = [u16::MAX; 2];
-        all.phys_port_cnt_ex = context.device().port_count().into();
         target.set_within(&all, attr_size);
         Ok(())
     })
@@ -144,12 +161,13 @@ pub(crate) extern "C" fn query_port(
         let is_active = now.is_active();
         let (speed, width) = rate(port, &now);
         let lid = local_identifier::of_port(context.hca(), port_num);
+        let is_ethernet = port.link_layer == LinkLayer::Ethernet;
         let attributes = ibv_port_attr {
             state: if is_active { 4 } else { 1 }, // ACTIVE, DOWN
             max_mtu: port.max_mtu as u32,
             active_mtu: now.active_mtu() as u32,
-            gid_tbl_len: GidTable::LEN as c_int,
-            port_cap_flags: 1 << 16, // CM_SUP
+            gid_tbl_len: port.max_gids as c_int,
+            port_cap_flags: u32::from(is_ethernet) << 16, // CM_SUP
             max_msg_sz: port.max_message_bytes,
             pkey_tbl_len: now.pkeys.len(),
             max_vl_num: 1,
@@ -163,11 +181,12 @@ pub(crate) extern "C" fn query_port(
             },
             //= linux:rxe_verbs.c#rxe_get_link_layer
             //| The port of RoCE has the link layer Ethernet.
-            link_layer: 2, // ETHERNET
+            link_layer: port.link_layer as u8,
             lid,
+            lmc: u8::from(!is_ethernet),
             //= man:ibv_create_ah
             //| The port says that every address needs a GRH.
-            flags: u8::from(lid == 0), // GRH_REQUIRED
+            flags: u8::from(is_ethernet && lid == 0), // GRH_REQUIRED
             active_speed_ex: speed as u32,
             ..ibv_port_attr::default()
         };
@@ -209,9 +228,9 @@ pub(crate) extern "C" fn ibv_query_gid(
         let context = Context::of(context)?;
         let port_num = check_port(&context, port_num.into())?;
         let target = gid.required()?;
-        let beyond =
-            || format!("ibv_query_gid refused: GID index {index} beyond a table of {}", GidTable::LEN);
-        let index = u32::try_from(index).ok().filter(|index| *index < GidTable::LEN);
+        let len = gid_table_len(&context, port_num);
+        let beyond = || format!("ibv_query_gid refused: GID index {index} beyond a table of {len}");
+        let index = u32::try_from(index).ok().filter(|index| *index < len);
         let index = index.ok_or_else(|| INVALID.because(beyond))?;
         let raw = context.hca().gid(port_num, index).map_or([0; 16], |entry| entry.gid.0);
         target.set(ibv_gid { raw });
@@ -238,7 +257,7 @@ fn to_c(context: &Context, index: u32, entry: &GidEntry) -> ibv_gid_entry {
         port_num: entry.port_num.into(),
         //= man:ibv_query_gid_ex
         //| An entry tells the type of the GID and the index of its interface.
-        gid_type: GID_TYPE_ROCE_V2,
+        gid_type: if is_ethernet(context, entry.port_num) { GID_TYPE_ROCE_V2 } else { 0 },
         ndev_ifindex: netdev.unwrap_or(entry.interface_index),
     }
 }
@@ -260,11 +279,10 @@ pub(crate) extern "C" fn _ibv_query_gid_ex(
         if flags != 0 {
             return Err(INVALID);
         }
-        if gid_index >= GidTable::LEN {
-            let beyond = || {
-                let len = GidTable::LEN;
-                format!("ibv_query_gid_ex refused: GID index {gid_index} beyond a table of {len}")
-            };
+        let len = gid_table_len(&context, port_num);
+        if gid_index >= len {
+            let beyond =
+                || format!("ibv_query_gid_ex refused: GID index {gid_index} beyond a table of {len}");
             return Err(INVALID.because(beyond));
         }
         //= man:ibv_query_gid_ex
@@ -312,12 +330,14 @@ pub(crate) extern "C" fn ibv_query_gid_type(
     gid_type: Out<'_, u32>,
 ) -> c_int {
     number_of(Call::ibv_query_gid_type, About::on(context), || {
-        check_port(&*Context::of(context)?, port_num.into())?;
+        let context = Context::of(context)?;
+        let port_num = check_port(&context, port_num.into())?;
         let target = gid_type.required()?;
-        if index >= GidTable::LEN {
+        if index >= gid_table_len(&context, port_num) {
             return Err(INVALID);
         }
-        target.set(SYSFS_GID_TYPE_ROCE_V2);
+        let is_ethernet = is_ethernet(&context, port_num);
+        target.set(if is_ethernet { SYSFS_GID_TYPE_ROCE_V2 } else { 0 });
         Ok(0)
     })
 }
@@ -357,6 +377,16 @@ pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num:
 fn port_of(context: &Context, number: u32) -> Result<(&PortProfile, DevicePort), Errno> {
     let port_num = u8::try_from(number).map_err(|_| INVALID)?;
     context.device().port(port_num).zip(context.hca().port(port_num)).ok_or(INVALID)
+}
+
+/// Entries of the GID table of a port of this device.
+fn gid_table_len(context: &Context, port_num: u8) -> u32 {
+    context.device().port(port_num).map_or(0, |port| port.max_gids)
+}
+
+/// Whether the link layer of a port is Ethernet.
+fn is_ethernet(context: &Context, port_num: u8) -> bool {
+    context.device().port(port_num).is_some_and(|port| port.link_layer == LinkLayer::Ethernet)
 }
 
 /// # Errors

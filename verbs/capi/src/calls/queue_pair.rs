@@ -53,28 +53,31 @@ fn qp_type(number: u32) -> Result<QpType, Errno> {
 }
 
 /// `IBV_QPT_DRIVER`.
-const QPT_DRIVER: u32 = 0xff;
+pub(super) const QPT_DRIVER: u32 = 0xff;
 
 /// Everything that makes a queue pair, of both ways to ask for one.
-struct Wanted {
-    context: *mut ibv_context,
-    pd: *mut ibv_pd,
-    xrcd: *mut ibv_xrcd,
-    attributes: ibv_qp_init_attr,
+pub(super) struct Wanted {
+    /// SRD, if a call of the vendor asks for that: else the attributes say it.
+    pub(super) kind: Option<QpType>,
+    pub(super) context: *mut ibv_context,
+    pub(super) pd: *mut ibv_pd,
+    pub(super) xrcd: *mut ibv_xrcd,
+    pub(super) attributes: ibv_qp_init_attr,
     /// The table over which frames are spread, and how.
-    spread: Option<(Arc<IndirectionTable>, Spread)>,
+    pub(super) spread: Option<(Arc<IndirectionTable>, Spread)>,
     /// `IBV_QP_EX_WITH_*`, if the `ibv_wr_*` calls are wanted.
-    send_operations: Option<u64>,
+    pub(super) send_operations: Option<u64>,
 }
 
 /// Of a scatter element in a queue.
 const ELEMENT_BYTES: u32 = 16;
 
 /// Makes a queue pair: the program's pointer, and the attributes with the capacity that it got.
-fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
+pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let mut attributes = wanted.attributes;
-    let qp_type = qp_type(attributes.qp_type)?;
+    let qp_type = wanted.kind.map_or_else(|| qp_type(attributes.qp_type), Ok)?;
     let context = Context::of(wanted.context)?;
+    check_kind(&context, qp_type)?;
     let pd = live_or_none::<Pd>(wanted.pd)?;
     let xrcd = live_or_none::<Xrcd>(wanted.xrcd)?;
     let send_cq = live_or_none::<Cq>(attributes.send_cq)?;
@@ -136,10 +139,20 @@ fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     );
     let pointer = hand_out_shared(&room.fill(qp));
     tell_made(pointer, qp_type, &attributes);
-    if let Some(pd) = &pd {
-        pd.tell_thread_of(pointer);
-    }
+    pd.iter().for_each(|pd| pd.tell_thread_of(pointer));
     Ok((pointer, attributes))
+}
+
+/// Checks that the device has queue pairs of a type.
+fn check_kind(context: &Context, qp_type: QpType) -> Result<(), Errno> {
+    let kinds = context.device().profile().queue_pairs;
+    if kinds.has(qp_type) {
+        return Ok(());
+    }
+    Err(NOT_SUPPORTED.because(|| {
+        let (name, has) = (qp_type.name(), kinds.words());
+        format!("this device's profile is without queue pairs of {name}: it has {has}")
+    }))
 }
 
 /// Where a new queue pair completes. One that spreads its frames completes nothing itself.
@@ -249,6 +262,7 @@ pub(crate) extern "C" fn ibv_create_qp(
         let given = *init_attr.get()?;
         let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
         let wanted = Wanted {
+            kind: None,
             context: domain.context_pointer(),
             pd,
             xrcd,
@@ -337,7 +351,7 @@ fn sends_words(operations: u64) -> bool {
 ///
 /// # Errors
 /// EOPNOTSUPP: it has not, or no queue pair of this device has; TSO, for example.
-fn check_operations(qp_type: QpType, operations: u64) -> Result<(), Errno> {
+pub(super) fn check_operations(qp_type: QpType, operations: u64) -> Result<(), Errno> {
     let has = |info: &WrInfo| {
         info.qp_types.contains(qp_type)
             || (qp_type.is_connected()
@@ -411,6 +425,7 @@ pub(crate) extern "C" fn create_qp_ex(
         let given = |bit: u32| mask & bit != 0;
         let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
         let wanted = Wanted {
+            kind: None,
             context,
             pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
             xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },

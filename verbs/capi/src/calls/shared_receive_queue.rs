@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pumice_calls::Call;
 use pumice_device::hca::SrqSetup;
 use pumice_device::objects::srq::SrqChange;
+use pumice_device::profile::Vendor;
 
 use crate::ground::abi::{
     ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
@@ -51,7 +52,11 @@ pub(crate) fn create(
     let room = Room::<Srq>::new();
     let cookie = room.cookie();
     let events = EventSource::of_object(domain.context_pointer(), cookie);
-    let (max_wr, max_sge) = (attributes.max_wr, attributes.max_sge);
+    let (mut max_wr, max_sge) = (attributes.max_wr, attributes.max_sge);
+    if max_wr == 0 && context.device().profile().vendor() == Some(Vendor::Mellanox) {
+        // mlx5 makes one, and says how many places it has.
+        max_wr = 1;
+    }
     let handle = context.hca().create_srq(&SrqSetup { pd: domain.handle(), max_wr, max_sge, cookie, xrc })?;
     context.own(Owned::SharedReceiveQueue(handle.pack()));
     if let Ok(granted) = context.hca().query_srq(handle) {

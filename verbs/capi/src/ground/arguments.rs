@@ -175,6 +175,19 @@ impl<'a, T> In<'a, T> {
         self.0
     }
 
+    /// Whether a structure of `bytes` bytes, as the program says, has only zeros behind what is known here.
+    ///
+    /// # Errors
+    /// EINVAL: it is null.
+    pub(crate) fn is_zero_behind(self, bytes: usize) -> Result<bool, Errno> {
+        if self.0.is_null() {
+            return Err(INVALID);
+        }
+        // SAFETY: the program says that so many bytes are there, and leaves them until the call returns.
+        let all = unsafe { std::slice::from_raw_parts(self.0.cast::<u8>(), bytes) };
+        Ok(all.get(size_of::<T>()..).unwrap_or_default().iter().all(|byte| *byte == 0))
+    }
+
     /// The first `bytes` bytes, and the rest of `otherwise`: programs that were built with an older header
     /// have shorter structures.
     ///

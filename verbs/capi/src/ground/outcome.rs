@@ -11,6 +11,7 @@ use crate::ground::errno::{Errno, NOT_SUPPORTED, set_errno};
 use crate::ground::gate::{self, About, Passage, PassageEnd, quietly};
 use crate::ground::inherited;
 use crate::ground::log::take_logged;
+use crate::ground::settings::check_refusals;
 use crate::ground::unlogged::{self, is_answer};
 
 /// Runs something behind the wall: a panic becomes EIO. The panic itself was reported by its hook.
@@ -61,6 +62,10 @@ fn ends_as(call: Call, answer: Answer) {
 /// Runs a call past the gate and behind the wall; the thread is not cancelled meanwhile.
 fn contained<T>(call: Call, about: About, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let _whole = Uncancelled::begin();
+    let run = || {
+        check_refusals(call)?;
+        run()
+    };
     passed(call, gate::enter_whole(call, about), about, run, found)
 }
 

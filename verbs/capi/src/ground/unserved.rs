@@ -11,6 +11,7 @@ use pumice_device::settings::Log;
 
 use crate::ground::log::log_at;
 use crate::ground::outcome::unserved;
+use crate::ground::settings::known_profile;
 use crate::ground::vendor_calls;
 
 /// Why a call was refused; `version` follows its name, as in "@IBVERBS_1.0". What programs ask of every
@@ -19,9 +20,16 @@ fn because(call: Call, version: &str) -> c_int {
     unserved(|| {
         let level = if call.row().is_question { Log::Info } else { Log::Warn };
         log_at(level, || {
-            vendor_calls::sentence(call).unwrap_or_else(|| sentence(&format!("{call}{version}")))
+            vendor_calls::sentence(call, is_of_vendor(call))
+                .unwrap_or_else(|| sentence(&format!("{call}{version}")))
         });
     })
+}
+
+/// Whether the device looks like one of the vendor whose call this is.
+fn is_of_vendor(call: Call) -> bool {
+    vendor_calls::vendor_of(call)
+        .is_some_and(|vendor| known_profile().is_some_and(|is| is.vendor() == Some(vendor)))
 }
 
 fn sentence(what: &str) -> String {

@@ -2,15 +2,27 @@
 //! instead.
 
 use pumice_calls::{Call, Family};
+use pumice_device::profile::Vendor;
 
-/// Why a vendor's call is refused; none: it is no vendor's.
-pub(crate) fn sentence(call: Call) -> Option<String> {
+/// Why a vendor's call is refused; none: it is no vendor's. `is_of_vendor`: the device looks like that
+/// vendor's.
+pub(crate) fn sentence(call: Call, is_of_vendor: bool) -> Option<String> {
     let Family::Vendor(adapters) = call.row().family else { return None };
     let instead = call.row().instead;
-    Some(format!(
-        "{call} is refused with EOPNOTSUPP: only {adapters} adapters have it, and this device is none; \
-         {instead}"
-    ))
+    let reason = match is_of_vendor {
+        true => format!("this device looks like {adapters}, and does not have this call"),
+        false => format!("only {adapters} adapters have it, and this device is none"),
+    };
+    Some(format!("{call} is refused with EOPNOTSUPP: {reason}; {instead}"))
+}
+
+/// The vendor of a call.
+pub(crate) fn vendor_of(call: Call) -> Option<Vendor> {
+    match call.name().split_once("dv_")?.0.trim_start_matches('_') {
+        "efa" => Some(Vendor::Amazon),
+        "mlx5" => Some(Vendor::Mellanox),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -20,10 +32,11 @@ mod tests {
     #[test]
     fn every_call_of_a_vendor_has_a_sentence_that_names_it_and_the_way_out() {
         for call in Call::ALL {
-            let said = sentence(*call);
+            let said = sentence(*call, false);
+            assert_eq!(said.is_some(), sentence(*call, true).is_some(), "{call}");
             let is_vendors = matches!(call.row().family, Family::Vendor(_));
             assert_eq!(said.is_some(), is_vendors, "{call}");
-            assert!(!is_vendors || call.row().is_refused != call.row().instead.is_empty(), "{call}");
+            assert!(!is_vendors || !call.row().is_refused || !call.row().instead.is_empty(), "{call}");
             assert!(is_vendors || !call.row().is_question, "{call}");
             if let Some(said) = said {
                 assert!(said.starts_with(call.name()) && said.contains("; "), "{said}");
@@ -39,7 +52,7 @@ mod tests {
             (Call::efadv_create_driver_qp, "SRD"),
             (Call::efadv_create_qp_ex, "SRD"),
         ] {
-            let said = sentence(call).unwrap();
+            let said = sentence(call, false).unwrap();
             assert!(said.contains("RC or UD") && said.contains(kind), "{said}");
             assert!(!call.row().is_question);
         }

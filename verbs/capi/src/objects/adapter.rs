@@ -16,9 +16,10 @@ use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::port::{Link, Topology};
-use pumice_device::profile::DeviceDescription;
-use pumice_device::settings::{Log, MAX_DEVICES, Settings};
+use pumice_device::profile::{DeviceDescription, Vendor};
+use pumice_device::settings::{self, DEFAULT_SEED, Log, MAX_DEVICES, Settings, Wire};
 use pumice_device::shuffle::ShuffleOptions;
+use pumice_transport::qp::SrdOrder;
 use pumice_transport::types::WorkCompletion;
 
 use super::capture;
@@ -76,6 +77,7 @@ impl Adapter {
             pkeys: profile.port.pkeys.clone(),
             second_port: second_port.map(|port| port.profile.pkeys.clone()),
             congestion: profile.congestion.of_port(&profile.port),
+            srd_order: srd_order(settings),
             ..HcaConfig::new(device.name(), gids)
         };
         let loss = LossWatch::new(device.index());
@@ -106,7 +108,7 @@ impl Adapter {
         };
         let network = UdpNetwork {
             address,
-            exclusive: false,
+            exclusive: has_short_numbers(device, settings),
             buffer_bytes: None,
             wire: settings.wire,
             one_of_several: all.len() > 1,
@@ -153,6 +155,23 @@ impl Adapter {
 
     pub(crate) const fn distributor(&self) -> &Distributor {
         &self.distributor
+    }
+}
+
+/// Whether the numbers of queue pairs have 16 bits, as those of EFA do, which is so where the process has its
+/// address alone. libfabric's addresses have room for no more.
+fn has_short_numbers(device: &Device, settings: &Settings) -> bool {
+    let is_efa = device.profile().direct_calls() == Some(Vendor::Amazon);
+    let has_own = device.description().address.is_some();
+    is_efa && has_own && settings.wire == Wire::Udp
+}
+
+/// In which order messages of SRD leave.
+fn srd_order(settings: &Settings) -> SrdOrder {
+    match settings.srd_order {
+        settings::SrdOrder::Seed => SrdOrder::Seed(settings.seed.unwrap_or(DEFAULT_SEED)),
+        settings::SrdOrder::InOrder => SrdOrder::InOrder,
+        settings::SrdOrder::Reverse => SrdOrder::Reverse,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pumice_device::check::CqMade;
 use pumice_device::hca::{CqSetup, Hca};
@@ -14,7 +14,8 @@ use super::completion_channel::Channel;
 use super::context::Context;
 use super::events::EventSource;
 use super::usage::Use;
-use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
+use crate::ground::abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
+use crate::ground::arguments::In;
 use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::handles::{
@@ -35,8 +36,32 @@ pub(crate) struct Cq {
     stamps: bool,
     /// Of the thread that is between start_poll and end_poll.
     turn: Turn<Polled>,
+    /// What `efadv_cq_from_ibv_cq_ex` gives.
+    efa: OnceLock<Box<EfaCq>>,
     /// Of the parent domain that it was made in.
     _domain_use: Option<Use>,
+}
+
+/// What programs of EFA read completions by, beside `ibv_cq_ex`.
+#[repr(C)]
+pub(crate) struct EfaCq {
+    c: efadv_cq,
+    /// The queue that it is of.
+    cq: *mut ibv_cq,
+}
+
+// SAFETY: nothing in it changes once it is made, and its pointers are followed by calls only.
+unsafe impl Send for EfaCq {}
+// SAFETY: as above.
+unsafe impl Sync for EfaCq {}
+
+impl EfaCq {
+    /// The queue of what a program got.
+    pub(crate) fn queue_of(efa: In<'_, efadv_cq>) -> Option<*mut ibv_cq> {
+        let c: *const efadv_cq = efa.optional()?;
+        // SAFETY: the program passes on what `Cq::efa` gave it, which is the first field of an `EfaCq`.
+        Some(unsafe { (*c.cast::<EfaCq>()).cq })
+    }
 }
 
 /// The completion that the extended calls read.
@@ -135,6 +160,7 @@ impl Cq {
             events,
             stamps,
             turn: Turn::new(polled),
+            efa: OnceLock::new(),
             _domain_use: domain_use,
         }));
         let (address, channel) = (pointer.addr() as u64, channel.addr() as u64);
@@ -168,6 +194,13 @@ impl Cq {
     #[inline]
     pub(crate) const fn turn(&self) -> &Turn<Polled> {
         &self.turn
+    }
+
+    /// What programs of EFA read completions by; `make` makes it at the first call. `cq`: what the program
+    /// calls this queue.
+    pub(crate) fn efa(&self, cq: *mut ibv_cq, make: impl FnOnce() -> efadv_cq) -> *mut efadv_cq {
+        let efa = self.efa.get_or_init(|| Box::new(EfaCq { c: make(), cq }));
+        std::ptr::from_ref(&**efa).cast_mut().cast()
     }
 
     /// The program's pointer to its context.

@@ -18,9 +18,6 @@ use crate::ground::own_devices::name_devices;
 use crate::ground::settings::{profile, settings};
 use crate::ground::zeroed::zeroed;
 
-/// `IBV_NODE_CA`.
-const NODE_CHANNEL_ADAPTER: c_int = 1;
-
 /// A device as programs see it.
 #[repr(C)]
 pub(crate) struct Device {
@@ -46,7 +43,8 @@ impl Device {
     fn new(index: usize, guid: [u8; 8], description: DeviceDescription) -> Device {
         let name = description.name.as_str();
         let mut c: ibv_device = zeroed();
-        c.node_type = NODE_CHANNEL_ADAPTER;
+        let node = description.profile.node;
+        (c.node_type, c.transport_type) = (node as c_int, node.transport());
         set_text(&mut c.name, name);
         set_text(&mut c.dev_name, &format!("uverbs{index}"));
         set_text(&mut c.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));

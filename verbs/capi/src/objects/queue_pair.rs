@@ -89,6 +89,11 @@ impl Qp {
         self.parts.number
     }
 
+    /// It was made by a vendor's call (`IBV_QPT_DRIVER`).
+    pub(crate) fn is_of_vendor(&self) -> bool {
+        shown!(self.c, qp_base.qp_type) == 0xff
+    }
+
     /// UD.
     #[inline]
     pub(crate) const fn is_datagram(&self) -> bool {

@@ -12,6 +12,7 @@ mod layout;
 mod objects;
 mod ofed;
 mod operation;
+mod vendors;
 mod work;
 
 pub(crate) use attributes::*;
@@ -21,4 +22,5 @@ pub(crate) use flow::*;
 pub(crate) use objects::*;
 pub(crate) use ofed::*;
 pub(crate) use operation::*;
+pub(crate) use vendors::*;
 pub(crate) use work::*;

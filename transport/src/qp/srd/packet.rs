@@ -1,0 +1,59 @@
+//! One packet of SRD is written.
+
+use super::header::{HEADER_BYTES, Header};
+use crate::event::{PacketIdentity, Side, Topic};
+use crate::host::{Host, Transmit};
+use crate::path::Path;
+use crate::qp::outbound::{self, Emitted, Written};
+use crate::qp::settings::Settings;
+use crate::wire::{Deth, Headers, Operation, Psn, Qpn};
+
+/// Where a packet goes, and what fault plans know it by.
+pub(super) struct To<'a> {
+    pub(super) path: &'a Path,
+    pub(super) qpn: Qpn,
+    pub(super) qkey: u32,
+    pub(super) side: Side,
+    pub(super) transmission: u32,
+}
+
+/// Writes one packet into the sink: the header, and what `fill` puts behind it.
+///
+/// # Errors
+/// Those of `fill`.
+pub(super) fn send_packet<H: Host, T: Transmit, E>(
+    settings: &Settings,
+    to: &To<'_>,
+    header: &Header,
+    data_bytes: usize,
+    next_psn: &mut Psn,
+    host: &mut H,
+    sink: &mut T,
+    fill: impl FnOnce(&mut [u8], &mut H) -> Result<(), E>,
+) -> Result<Emitted, E> {
+    let psn = *next_psn;
+    let mut headers = Headers::new(settings.bth(Operation::SendOnly, psn));
+    headers.bth.destination = to.qpn;
+    headers.deth = Some(Deth { qkey: to.qkey, source: settings.context.qpn });
+    let payload_bytes = HEADER_BYTES + data_bytes;
+    let emitted = outbound::emit(to.path, &mut headers, payload_bytes, sink, |payload| {
+        let Some((front, behind)) = payload.split_at_mut_checked(HEADER_BYTES) else { return Ok(()) };
+        front.copy_from_slice(&header.bytes());
+        if behind.is_empty() { Ok(()) } else { fill(behind, host) }
+    })?;
+    if emitted == Emitted::NoRoom {
+        return Ok(emitted);
+    }
+    *next_psn = psn.next();
+    if host.listens(Topic::Packets) {
+        let identity = PacketIdentity {
+            side: to.side,
+            message: header.message,
+            relative_psn: psn.value(),
+            transmission: to.transmission,
+        };
+        let written = Written { identity, headers: &headers, payload_bytes, psn_count: 1, path: to.path };
+        outbound::emit_sent(settings, &written, host, sink);
+    }
+    Ok(emitted)
+}

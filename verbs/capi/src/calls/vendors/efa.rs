@@ -1,0 +1,300 @@
+//! `efadv_*` on a device that looks like EFA.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use pumice_calls::Call;
+use pumice_device::profile::{DirectCalls, Vendor};
+use pumice_transport::types::{Gid, QpType};
+use pumice_transport::wire::Qpn;
+
+use super::super::completion_queue_ex::create as create_cq;
+use super::super::queue_pair::{QPT_DRIVER, Wanted, check_operations, create};
+use super::answers;
+use crate::ground::abi::{
+    efadv_ah_attr, efadv_cq, efadv_cq_init_attr, efadv_device_attr, efadv_qp_init_attr, ibv_ah, ibv_context,
+    ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_gid, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, operation,
+};
+use crate::ground::arguments::{In, InOut, Out};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
+use crate::ground::handles::live;
+use crate::ground::outcome::{pointer_about, status_of, value};
+use crate::ground::unserved;
+use crate::ground::zeroed::zeroed;
+use crate::objects::address_handle::Ah;
+use crate::objects::completion_queue::{Cq, EfaCq};
+use crate::objects::context::Context;
+use crate::objects::protection_domain::Pd;
+
+/// What every program's structures have: those of the first version of each.
+const DEVICE_ATTR_PREFIX: u32 = 24;
+const AH_ATTR_PREFIX: u32 = 10;
+
+/// `EFADV_DEVICE_ATTR_CAPS_*`: RDMA READ, RNR_RETRY, completion queues with the sender's GID, RDMA WRITE.
+const CAPABILITIES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3;
+const MAX_RDMA_BYTES: u32 = 1 << 30;
+/// `EFADV_QP_DRIVER_TYPE_SRD`.
+const TYPE_SRD: u32 = 0;
+/// `EFADV_WC_EX_WITH_SGID`.
+const WC_SGID: u64 = 1;
+/// `slid` of a completion whose sender has no address handle here.
+const NO_HANDLE: u16 = 0xffff;
+/// Bits of `ibv_qp_init_attr_ex.comp_mask`: the domain, and the send operations.
+const MASK_PD: u32 = 1;
+const MASK_SEND_OPERATIONS: u32 = 1 << 6;
+/// Bytes of `efadv_qp_init_attr` and `efadv_cq_init_attr` that every program has.
+const QP_ATTR_PREFIX: u32 = 12;
+const CQ_ATTR_PREFIX: u32 = 16;
+
+/// The context, if its device looks like EFA.
+///
+/// # Errors
+/// EOPNOTSUPP: it does not. Those of [`Context::of`].
+fn efa_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
+    let open = Context::of(context)?;
+    let profile = open.device().profile();
+    if profile.vendor() == Some(Vendor::Amazon) && profile.dv == DirectCalls::Calls {
+        return Ok(open);
+    }
+    Err(NOT_SUPPORTED)
+}
+
+/// Checks that a program's structure has what its first version had.
+fn check_length(call: Call, inlen: u32, prefix: u32) -> Result<(), Errno> {
+    if inlen >= prefix {
+        return Ok(());
+    }
+    Err(INVALID
+        .because(|| format!("{call} refused: its structure has {inlen} bytes, and needs {prefix} at least")))
+}
+
+/// The sizes of queues, and what SRD can do.
+pub(crate) extern "C" fn efadv_query_device(
+    context: *mut ibv_context,
+    attr: Out<'_, efadv_device_attr>,
+    inlen: u32,
+) -> c_int {
+    if !answers(Vendor::Amazon) {
+        return unserved::int(Call::efadv_query_device, "");
+    }
+    status_of(Call::efadv_query_device, About::on(context), || {
+        let open = efa_of(context)?;
+        check_length(Call::efadv_query_device, inlen, DEVICE_ATTR_PREFIX)?;
+        let limits = open.hca().limits();
+        let short = |limit: u32| u16::try_from(limit).unwrap_or(u16::MAX);
+        let all = efadv_device_attr {
+            comp_mask: 0,
+            max_sq_wr: limits.max_qp_wr,
+            max_rq_wr: limits.max_qp_wr,
+            max_sq_sge: short(limits.max_sge),
+            max_rq_sge: short(limits.max_sge),
+            inline_buf_size: short(limits.max_inline_data),
+            reserved: [0; 2],
+            device_caps: CAPABILITIES,
+            max_rdma_size: MAX_RDMA_BYTES,
+        };
+        attr.required()?.set_within(&all, inlen as usize);
+        Ok(())
+    })
+}
+
+/// The number by which the device knows an address handle.
+pub(crate) extern "C" fn efadv_query_ah(ah: *mut ibv_ah, attr: Out<'_, efadv_ah_attr>, inlen: u32) -> c_int {
+    if !answers(Vendor::Amazon) {
+        return unserved::int(Call::efadv_query_ah, "");
+    }
+    status_of(Call::efadv_query_ah, About::on(ah), || {
+        let held = live::<Ah>(ah)?;
+        efa_of(held.context_pointer())?;
+        check_length(Call::efadv_query_ah, inlen, AH_ATTR_PREFIX)?;
+        // Few enough for 16 bits: the profile's limit.
+        let ahn = u16::try_from(held.handle().index).map_err(|_| INVALID)?;
+        let all = efadv_ah_attr { comp_mask: 0, ahn, reserved: [0; 6] };
+        attr.required()?.set_within(&all, inlen as usize);
+        Ok(())
+    })
+}
+
+/// Checks that a program asks for nothing beyond what is known here: bytes behind our structure must be 0.
+///
+/// # Errors
+/// EINVAL: it does.
+fn check_input<T>(call: Call, input: In<'_, T>, inlen: u32, prefix: u32) -> Result<(), Errno> {
+    check_length(call, inlen, prefix)?;
+    if input.is_zero_behind(inlen as usize)? {
+        return Ok(());
+    }
+    Err(INVALID.because(|| format!("{call} refused: its structure asks for what this device does not know")))
+}
+
+/// A queue is as deep as a power of two.
+fn rounded(entries: u32) -> u32 {
+    if entries == 0 { 0 } else { entries.next_power_of_two() }
+}
+
+/// Makes a queue pair of SRD.
+fn create_srd(
+    open: &Context,
+    context: *mut ibv_context,
+    pd: *mut ibv_pd,
+    mut attributes: ibv_qp_init_attr,
+    send_operations: Option<u64>,
+) -> Result<(*mut ibv_qp, ibv_qp_cap), Errno> {
+    if attributes.qp_type != QPT_DRIVER {
+        return Err(INVALID.because(|| "a queue pair of SRD has the type IBV_QPT_DRIVER".to_owned()));
+    }
+    if pd.is_null() || attributes.send_cq.is_null() || attributes.recv_cq.is_null() {
+        return Err(INVALID);
+    }
+    if !attributes.srq.is_null() {
+        return Err(INVALID.because(|| "a queue pair of SRD has no shared receive queue".to_owned()));
+    }
+    let most = open.hca().limits().max_qp_wr;
+    for entries in [&mut attributes.cap.max_send_wr, &mut attributes.cap.max_recv_wr] {
+        *entries = if *entries <= most { rounded(*entries).min(most) } else { *entries };
+    }
+    let kind = Some(QpType::Srd);
+    let xrcd = std::ptr::null_mut();
+    let wanted = Wanted { kind, context, pd, xrcd, attributes, spread: None, send_operations };
+    let (qp, granted) = create(&wanted)?;
+    Ok((qp, granted.cap))
+}
+
+pub(crate) extern "C" fn efadv_create_driver_qp(
+    pd: *mut ibv_pd,
+    attr: InOut<'_, ibv_qp_init_attr>,
+    driver_qp_type: u32,
+) -> *mut ibv_qp {
+    if !answers(Vendor::Amazon) {
+        return unserved::null(Call::efadv_create_driver_qp, "").cast();
+    }
+    pointer_about(Call::efadv_create_driver_qp, About::on(pd), || {
+        let context = live::<Pd>(pd)?.context_pointer();
+        let open = efa_of(context)?;
+        if driver_qp_type != TYPE_SRD {
+            return Err(NOT_SUPPORTED);
+        }
+        let attributes = attr.get()?;
+        let (qp, capacity) = create_srd(&open, context, pd, *attributes, None)?;
+        attributes.cap = capacity;
+        Ok(qp)
+    })
+}
+
+pub(crate) extern "C" fn efadv_create_qp_ex(
+    context: *mut ibv_context,
+    attr_ex: InOut<'_, ibv_qp_init_attr_ex>,
+    efa_attr: In<'_, efadv_qp_init_attr>,
+    inlen: u32,
+) -> *mut ibv_qp {
+    let call = Call::efadv_create_qp_ex;
+    if !answers(Vendor::Amazon) {
+        return unserved::null(call, "").cast();
+    }
+    pointer_about(call, About::on(context), || {
+        let open = efa_of(context)?;
+        let attributes = attr_ex.get()?;
+        check_input(call, efa_attr, inlen, QP_ATTR_PREFIX)?;
+        let efa = efa_attr.beginning(inlen as usize, zeroed())?;
+        if efa.comp_mask != 0 {
+            return Err(INVALID);
+        }
+        let unknown = attributes.comp_mask & !(MASK_PD | MASK_SEND_OPERATIONS);
+        if efa.driver_qp_type != TYPE_SRD || efa.flags != 0 || efa.more != 0 || unknown != 0 {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!("{call} refused: it asks for more than SRD has here: another type, flags or options")
+            }));
+        }
+        let operations =
+            (attributes.comp_mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
+        if let Some(operations) = operations {
+            check_operations(QpType::Srd, operations)?;
+        }
+        let pd = if attributes.comp_mask & MASK_PD != 0 { attributes.pd } else { std::ptr::null_mut() };
+        let plain = ibv_qp_init_attr {
+            qp_context: attributes.qp_context,
+            send_cq: attributes.send_cq,
+            recv_cq: attributes.recv_cq,
+            srq: attributes.srq,
+            cap: attributes.cap,
+            qp_type: attributes.qp_type,
+            sq_sig_all: attributes.sq_sig_all,
+        };
+        let (qp, capacity) = create_srd(&open, context, pd, plain, operations)?;
+        attributes.cap = capacity;
+        Ok(qp)
+    })
+}
+
+pub(crate) extern "C" fn efadv_create_cq(
+    context: *mut ibv_context,
+    attr_ex: In<'_, ibv_cq_init_attr_ex>,
+    efa_attr: In<'_, efadv_cq_init_attr>,
+    inlen: u32,
+) -> *mut ibv_cq_ex {
+    let call = Call::efadv_create_cq;
+    if !answers(Vendor::Amazon) {
+        return unserved::null(call, "").cast();
+    }
+    pointer_about(call, About::on(context), || {
+        efa_of(context)?;
+        let attributes = attr_ex.get()?;
+        check_input(call, efa_attr, inlen, CQ_ATTR_PREFIX)?;
+        let efa = efa_attr.beginning(inlen as usize, zeroed())?;
+        if efa.comp_mask != 0 {
+            return Err(INVALID);
+        }
+        if efa.wc_flags & !WC_SGID != 0 || efa.memory != [0; 5] {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!(
+                    "{call} refused: it asks for unsolicited WRITEs or for memory of the program's choice"
+                )
+            }));
+        }
+        create_cq(context, attributes)
+    })
+}
+
+/// What programs read the sender's GID by.
+pub(crate) extern "C" fn efadv_cq_from_ibv_cq_ex(cq_ex: *mut ibv_cq_ex) -> *mut efadv_cq {
+    if !answers(Vendor::Amazon) {
+        return unserved::null(Call::efadv_cq_from_ibv_cq_ex, "").cast();
+    }
+    let cq = cq_ex.cast::<ibv_cq>();
+    pointer_about(Call::efadv_cq_from_ibv_cq_ex, About::on(cq), || {
+        let held = live::<Cq>(cq)?;
+        let make = || efadv_cq {
+            comp_mask: 0,
+            wc_read_sgid: operation!(read_sgid),
+            wc_is_unsolicited: operation!(is_unsolicited),
+        };
+        Ok(held.efa(cq, make))
+    })
+}
+
+/// The GID of the sender of the completion that is polled, if it has no address handle here: else -ENOENT.
+extern "C" fn read_sgid(efa: In<'_, efadv_cq>, gid: Out<'_, ibv_gid>) -> c_int {
+    value(-libc::EINVAL, || {
+        let Some(cq) = EfaCq::queue_of(efa) else { return -libc::EINVAL };
+        let Ok(held) = live::<Cq>(cq) else { return -libc::EINVAL };
+        let completion = held.turn().with(|polled| polled.completion);
+        if completion.slid != NO_HANDLE {
+            return -libc::ENOENT;
+        }
+        let (own, from) = (Qpn::new(completion.qp_num), Qpn::new(completion.src_qp));
+        match (held.hca().srd_source(own, from), gid.optional()) {
+            (Some(address), Some(gid)) => {
+                gid.set(ibv_gid { raw: Gid::from(address).0 });
+                0
+            }
+            _ => -libc::ENOENT,
+        }
+    })
+}
+
+/// Every WRITE with immediate data takes a receive request here.
+extern "C" fn is_unsolicited(_efa: In<'_, efadv_cq>) -> bool {
+    false
+}

@@ -1,0 +1,19 @@
+//! Calls of vendors' libraries that answer on a device that looks like the vendor's. On every other device
+//! they are refused like those that nothing serves.
+
+pub(crate) mod efa;
+pub(crate) mod mlx5;
+
+use pumice_device::profile::Vendor;
+
+use crate::ground::settings::profile;
+
+/// Whether programs of this process get the calls of a vendor.
+pub(crate) fn answers(vendor: Vendor) -> bool {
+    profile().is_ok_and(|profile| profile.direct_calls() == Some(vendor))
+}
+
+/// Whether a device of this process may look like one of a vendor.
+fn looks_like(vendor: Vendor) -> bool {
+    profile().is_ok_and(|profile| profile.has_device_of(vendor))
+}
