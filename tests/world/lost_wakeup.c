@@ -1,5 +1,5 @@
-/* Threads: the consumer looks whether there is something, and waits. If the producer puts something there in between, nobody
-   wakes the consumer any more, and all threads wait for ever. */
+/* Threads: the consumer looks whether there is something, and waits. If the producer puts something there in between, its signal
+   wakes no thread, and all threads wait for ever. */
 #include <pthread.h>
 #include <unistd.h>
 
