@@ -1,35 +1,13 @@
 //! `pumice world` as users meet it.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+#[path = "world/kit.rs"]
+mod kit;
 
-/// A folder of this test, which goes with it.
-struct Scratch(PathBuf);
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let folder = std::env::temp_dir().join(format!("pumice-world-cli-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        Scratch(folder)
-    }
-
-    fn world(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
-        command.arg("world").args(arguments).current_dir(&self.0).env("XDG_RUNTIME_DIR", &self.0);
-        command.output().expect("the program can be run")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use kit::{Scratch, text};
 
 /// Two processes write into one file, which only this world has; it fails if the second one is first.
 const RACE: &str = "cd /dev/shm; (sleep 0.001; echo one >> order) & (sleep 0.001; echo two >> order) & wait; \
@@ -73,7 +51,7 @@ fn a_search_that_finds_nothing_is_good() {
     let scratch = Scratch::new("nothing");
     let found = scratch.world(&["search", "--seeds", "1..3", "--shard", "1/2", "--", "true"]);
     assert_eq!(found.status.code(), Some(0), "{found:?}");
-    assert!(text(&found.stdout).starts_with("1 seeds in "), "{found:?}");
+    assert!(text(&found.stdout).starts_with("1 seed of shard 1/2 in "), "{found:?}");
 }
 
 #[test]
@@ -95,4 +73,58 @@ fn wrong_words_and_files_are_one_sentence() {
     }
     let missing = scratch.world(&["--", "no-such-program"]);
     assert_eq!(missing.status.code(), Some(127), "{missing:?}");
+}
+
+/// A run stops where it is told to, and a debugger looks at its processes.
+#[test]
+fn a_debugger_looks_at_a_run_that_stopped_at_an_event() {
+    let scratch = Scratch::new("debugger");
+    let Some(program) = scratch.program("accept_order", &[]) else { return };
+    let found = scratch.world(&["search", "--first", "--seeds", "1..200", "--", &program]);
+    let said = text(&found.stdout);
+    let file = said.lines().find_map(|line| line.trim().strip_prefix("again: pumice world replay "));
+    let file = file.unwrap_or_else(|| panic!("no failure: {found:?}"));
+    // The line of an event is its number, because the first one is about the program.
+    let recorded = std::fs::read(scratch.0.join(file)).expect("the recording is there");
+    let recorded = text(&recorded);
+    let waits = recorded.lines().enumerate().filter(|(_, line)| line.contains(" p1.t1 wait4 "));
+    let (event, _) = waits.last().expect("the program waits for its children");
+    let event = event.to_string();
+
+    let too_late = scratch.world(&["replay", file, "--stop-at", "99999999"]);
+    assert_eq!(too_late.status.code(), Some(2), "{too_late:?}");
+    assert!(text(&too_late.stderr).contains("--stop-at 99999999: the run has "), "{too_late:?}");
+
+    let mut replay = scratch.command(&["replay", file, "--stop-at", &event]);
+    let mut replay = replay.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be run");
+    let mut lines = BufReader::new(replay.stderr.take().expect("a pipe")).lines();
+    let mut lines = lines.by_ref().map_while(Result::ok);
+    let stopped = lines.find(|line| line.contains("stopped at event "));
+    assert_eq!(stopped, Some(format!("pumice: stopped at event {event}: p1.t1 wait4")));
+    let process = lines.find_map(|line| line.split_once(": gdb -p ").map(|(_, process)| process.to_owned()));
+    let process = process.expect("the process is named");
+    let gdb = Command::new("gdb")
+        .args(["--batch", "--nx", "-ex", "backtrace", "-p", &process])
+        .env("DEBUGINFOD_URLS", "")
+        .stdin(Stdio::null())
+        .output();
+    match gdb {
+        Err(_) => eprintln!("**** SKIPPED: gdb is not installed"),
+        Ok(gdb) => {
+            let shown = text(&gdb.stdout);
+            let is_forbidden = text(&gdb.stderr).contains("Operation not permitted");
+            if is_forbidden {
+                eprintln!("**** SKIPPED: this machine lets no debugger attach to processes");
+            } else {
+                let is_main = |line: &str| line.contains("main () at ") && line.contains("accept_order.c:");
+                assert!(shown.lines().any(is_main), "{gdb:?}");
+            }
+        }
+    }
+    let end = Command::new("kill").args(["-INT", &replay.id().to_string()]).status();
+    assert!(end.is_ok_and(|end| end.success()));
+    assert!(replay.wait().expect("it ends").success());
+    // The kernel ends them after that.
+    let gone = Command::new("timeout").args(["60", "tail", "-f", "/dev/null", "--pid", &process]).status();
+    assert!(gone.is_ok_and(|gone| gone.success()), "process {process} outlives its supervisor");
 }

@@ -79,12 +79,102 @@ def any_other(text: str, shell: str) -> str:
     return f"{shell} -c {quoted(re.sub(r'^.*pumice.sh install$', ':', text, flags=re.M))}"
 
 
+# A search that machines share: it and "pumice world merge" are run with the variables that the engine sets.
+SHARDS = 4
+# The test of such a search: what fails, fails at the seeds of one machine only.
+SEARCHED = '#!/bin/sh\n[ "$FAILS" = nothing ] || [ "$PUMICE_SHUFFLE" != 3 ]\n'
+
+
+def commands(job: dict) -> str:
+    """The commands of a job of GitHub or GitLab which are about searches."""
+    lines = job["script"] if "script" in job else [step["run"] for step in job["steps"] if "run" in step]
+    (command,) = [line for line in lines if "pumice world" in line]
+    return command
+
+
+def github_number(text: str, index: int) -> str:
+    return text.replace("${{ strategy.job-index }}", str(index)).replace("${{ strategy.job-total }}", str(SHARDS))
+
+
+def shared_search(text: str) -> tuple[str, str, list[dict[str, str]]] | None:
+    """The engine, the search, and the variables of each machine, if the block has such a search."""
+    if not re.search("pumice,? world,? search", text):
+        return None
+    if "#SBATCH" in text:
+        (array,) = re.findall(r"^#SBATCH --array=1-(\d+)$", text, re.M)
+        slurm = {"MIN": "1", "MAX": array, "COUNT": array, "STEP": "1"}
+        variables = [{f"SLURM_ARRAY_TASK_{name}": value for name, value in (slurm | {"ID": str(k + 1)}).items()} for k in range(int(array))]
+        return "Slurm", text, variables
+    document = YAML(typ="safe").load(text)
+    if document.get("kind") == "Job":
+        spec = document["spec"]
+        (container,) = spec["template"]["spec"]["containers"]
+        own = {variable["name"]: variable["value"] for variable in container["env"]}
+        assert spec["completionMode"] == "Indexed" and own["PUMICE_SHARD_COUNT"] == str(spec["completions"])
+        variables = [own | {"JOB_COMPLETION_INDEX": str(k)} for k in range(spec["completions"])]
+        return "Kubernetes", " ".join(container["command"]), variables
+    if "jobs" in document:
+        job = document["jobs"]["search"]
+        assert len(job["strategy"]["matrix"]["machine"]) == SHARDS
+        variables = [{name: github_number(value, k) for name, value in job["env"].items()} for k in range(SHARDS)]
+        return "GitHub", commands(job), variables
+    total = document["search"]["parallel"]
+    return "GitLab", commands(document["search"]), [{"CI_NODE_INDEX": str(k + 1), "CI_NODE_TOTAL": str(total)} for k in range(total)]
+
+
+def merge_of(page: list[tuple[str, str]], at: int) -> str:
+    """The first "pumice world merge" in the block of the search, or behind it."""
+    for _, text in page[at:]:
+        found = re.search(r"pumice world merge [^'\n]*", text)
+        if found:
+            return found.group()
+    raise AssertionError("no merge")
+
+
+def run_searches(page: str, pumice: Path) -> tuple[int, list[str]]:
+    """Each engine's search on all machines but one, on all, and with a test that fails at one seed."""
+    count, wrong = 0, []
+    all_blocks = blocks(page)
+    for at, (_, text) in enumerate(all_blocks):
+        shared = shared_search(text)
+        if not shared:
+            continue
+        engine, search, machines = shared
+        search, merge = search.replace("1..2000", "1..8"), merge_of(all_blocks, at)
+        assert len(machines) == SHARDS, engine
+        for fails in ["nothing", "test"]:
+            with tempfile.TemporaryDirectory() as folder:
+                place = Path(folder)
+                (place / "my_test").write_text(SEARCHED)
+                (place / "my_test").chmod(0o755)
+
+                def step(script: str, variables: dict[str, str]) -> int:
+                    own = {name: value for name, value in os.environ.items() if not re.match("PUMICE_SHARD|CI_NODE|SLURM|JOB_COMP", name)}
+                    own |= {"PATH": f"{pumice / 'bin'}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": folder, "FAILS": fails} | variables
+                    ended = subprocess.run(["bash", "-e", "-c", script], cwd=place, env=own, text=True, capture_output=True)
+                    said.append(ended.stdout + ended.stderr)
+                    return ended.returncode
+
+                said: list[str] = []
+                codes = [step(search, variables) for variables in machines[1:]] + [step(merge, {})]
+                codes += [step(search, machines[0]), step(merge, {})]
+            # Without the first machine's result the merge is not good. Seed 3 is of one of the others.
+            count += 1
+            failing = [machine for machine in range(1, SHARDS) if codes[machine - 1]]
+            last = 1 if fails == "test" else 0
+            if len(failing) != last or codes[SHARDS - 1] != 1 or codes[SHARDS] != 0 or codes[SHARDS + 1] != last:
+                wrong.append(f"{page}, search by {engine}: {fails} fails, and the exit codes are {codes}\n{''.join(said)}")
+    return count, wrong
+
+
 def quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def jobs(page: str):
     for language, text in blocks(page):
+        if shared_search(text):
+            continue
         if language == "sh" and "pumice.sh" in text:
             for shell in ["bash -e", "sh", "bash -eo pipefail"]:
                 yield f"{page}, lines for {shell}", any_other(text, shell)
@@ -128,9 +218,13 @@ def main() -> None:
                 is_right = ended.returncode == 0 if fails == "nothing" else 0 < ended.returncode < 124
                 if not is_right:
                     wrong.append(f"{name}: {fails} fails, and the job ends with {ended.returncode}\n{ended.stdout}{ended.stderr}")
+    searches, wrong_searches = run_searches(PAGES[0], pumice)
+    wrong += wrong_searches
+    if searches != 8:
+        wrong.append(f"only {searches} shared searches were found in {PAGES[0]}")
     if wrong or count < 20:
         sys.exit("\n".join(wrong) or f"only {count} jobs were found in the pages")
-    print(f"{count} jobs of the CI pages end as their tests do")
+    print(f"{count} jobs of the CI pages end as their tests do, and {searches} searches on {SHARDS} machines as well")
 
 
 main()

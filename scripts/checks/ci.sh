@@ -20,11 +20,12 @@ valid() {
 valid github-actions .github/actions/pumice/action.yml
 valid github-workflows .github/workflows/*.yml
 valid compose-spec docs/deploy/compose/compose.yml
-# The examples of docs/ci.md, of which the third is GitLab's, and the workflow of the quick start.
+# The examples of docs/ci.md, of which the third and the fifth are GitLab's and the sixth is of Kubernetes, and the workflow of
+# the quick start.
 awk -v place="$place" '/^```yaml$/ { inside = 1; number++; next } /^```$/ { inside = 0 } inside { print > (place "/" number ".yml") }' \
     docs/ci.md docs/quick-start/github.md
-valid github-workflows "$place/1.yml" "$place/2.yml" "$place/4.yml"
-valid gitlab-ci "$place/3.yml"
+valid github-workflows "$place/1.yml" "$place/2.yml" "$place/4.yml" "$place/7.yml"
+valid gitlab-ci "$place/3.yml" "$place/5.yml"
 "$python" - docs/deploy/kind/*.yml <<'END'
 import sys
 from ruamel.yaml import YAML

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use pumice_device::settings::{self, VARIABLES};
 
 use super::{commands, table};
+use crate::world::{SHARD_COUNT, SHARD_INDEX};
 
 /// What says what a variable means.
 enum Meaning {
@@ -69,7 +70,7 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
 ];
 
 /// Variables that no setting of the device has.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 7] = [
     (
         "PUMICE_WORLD",
         "Set by `pumice world`: the library tells the supervisor where another thread may go on",
@@ -80,6 +81,16 @@ const OTHERS: [(&str, &str); 5] = [
     ),
     ("PUMICE_SYSFS", "Set by `pumice run`: the folder that the program sees as /sys/class/infiniband"),
     ("PUMICE_LIBRARY", "Set by `pumice run`: the libpumice.so that the preload loads"),
+    (
+        SHARD_INDEX,
+        "Read by `pumice world search`: the number of this machine, from 0, where the engine has no variable \
+         of its own for that",
+    ),
+    (
+        SHARD_COUNT,
+        "Read by `pumice world search`: how many machines share the seeds, beside PUMICE_SHARD_INDEX or \
+         JOB_COMPLETION_INDEX",
+    ),
     ("XDG_RUNTIME_DIR", "The folder `pumice` in it has what the processes of a user share"),
 ];
 

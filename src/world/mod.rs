@@ -1,8 +1,12 @@
 //! `pumice world`: runs a program, and all that it starts, so that the run repeats.
 
+mod engines;
+mod merge;
 mod options;
 mod outcome;
 mod replay;
+mod report;
+mod result;
 mod search;
 mod seeds;
 
@@ -14,6 +18,7 @@ use pumice_device::settings::DEFAULT_SEED;
 use pumice_device::share::runtime_folder;
 use pumice_world::{Draws, WorldOptions};
 
+pub(crate) use engines::{COUNT as SHARD_COUNT, INDEX as SHARD_INDEX};
 use options::WorldCommand;
 pub(crate) use options::WorldCommandOptions;
 use outcome::{RunOutcome, finish};
@@ -30,6 +35,7 @@ pub(crate) fn run(options: &WorldCommandOptions, out: &mut dyn Write) -> Command
     match &options.command {
         Some(WorldCommand::Replay(replay)) => replay::run(replay),
         Some(WorldCommand::Search(search)) => search::run(search, out),
+        Some(WorldCommand::Merge(merge)) => merge::run(merge, out),
         None => run_one(options, &options.run),
     }
 }
@@ -91,3 +97,11 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
     options.private_folders = vec![runtime, SHARED_MEMORY.into()];
     Ok(options)
 }
+
+#[cfg(test)]
+#[path = "../../fuzz/replay.rs"]
+mod fuzz_replay;
+
+#[cfg(test)]
+#[path = "../../fuzz/bodies/world_result.rs"]
+mod fuzzed;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::report::ReportOptions;
 use super::seeds::{Seeds, Shard};
 use crate::run::RunOptions;
 
@@ -37,6 +38,11 @@ pub(crate) enum WorldCommand {
     /// Each failure is run again three times, and reduced to the departures from the plain order that it
     /// needs. The exit code is 1 if there was one.
     Search(Box<SearchWorldOptions>),
+    /// Join the results of a search that several machines have shared
+    ///
+    /// Failures of all machines are grouped by how they end. The exit code is 1 if a run failed, or if the
+    /// result of a machine is missing.
+    Merge(MergeWorldOptions),
 }
 
 /// How the order is decided.
@@ -85,8 +91,18 @@ pub(crate) struct ReplayWorldOptions {
     /// The recording
     pub(crate) file: PathBuf,
     /// Stop at this event, and let "gdb -p" look at the processes; end with ^C
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "EVENT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) stop_at: Option<u64>,
+}
+
+/// Options of `pumice world merge`.
+#[derive(Debug, Args)]
+pub(crate) struct MergeWorldOptions {
+    /// The results that "pumice world search" has written
+    #[arg(required = true, value_name = "RESULT")]
+    pub(crate) results: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
 }
 
 /// Options of `pumice world search`.
@@ -95,7 +111,8 @@ pub(crate) struct SearchWorldOptions {
     /// The seeds, as in 1..500
     #[arg(long, value_name = "FIRST..LAST", default_value = "1..100")]
     pub(crate) seeds: Seeds,
-    /// This machine's part of the seeds, as in 2/4
+    /// This machine's part of the seeds, as in 2/4 [default: as GitLab, Slurm, Kubernetes or
+    /// PUMICE_SHARD_INDEX and PUMICE_SHARD_COUNT say, else all seeds]
     #[arg(long, value_name = "K/N")]
     pub(crate) shard: Option<Shard>,
     /// Begin no more runs after so many seconds
@@ -114,12 +131,12 @@ pub(crate) struct SearchWorldOptions {
     /// Keep the recordings of failures in this folder
     #[arg(long, value_name = "FOLDER", default_value = "world-failures")]
     pub(crate) keep: PathBuf,
-    /// Write the failures to this file, too
+    /// Write the result to this file, for "pumice world merge" [default for a shard: shard-K-of-N.json in the
+    /// folder of recordings]
     #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-    /// Format of that file: text, json, junit, markdown or sarif [default: by its extension]
-    #[arg(long, value_name = "FORMAT", requires = "report")]
-    pub(crate) format: Option<String>,
+    pub(crate) result: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: ReportOptions,
     /// Let this folder be empty in each run; the machine does not see what is written there. /dev/shm always
     /// is one
     #[arg(long, value_name = "FOLDER")]

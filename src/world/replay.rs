@@ -14,7 +14,7 @@ use crate::printed::complain;
 
 /// Runs the command.
 pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
-    let recording = Recording::open(&options.file).map_err(CommandError::Failed)?;
+    let recording = Recording::open(&options.file).map_err(CommandError::Usage)?;
     let header = &recording.header;
     let other = header.other_variables();
     if !other.is_empty() {
@@ -40,6 +40,10 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
         }
         Err(error) => Err(failed(&error)),
         Ok(ended) => {
+            if let Some(event) = options.stop_at {
+                let sentence = format!("--stop-at {event}: the run has {} events", ended.events);
+                return Err(CommandError::Usage(sentence));
+            }
             complain(&"the run is that of the recording, event by event");
             finish(Ok(ended), false)
         }

@@ -62,10 +62,10 @@ listens() {
     done
     return 1
 }
-# The last job in the background is a server: goes on when it listens, or has ended.
+# The last job in the background is a server: goes on when it listens, waits for gdb, or has ended.
 begun() {
     servers+=($!)
-    while kill -0 $! 2>/dev/null && ! listens $!; do sleep 0.01; done
+    while kill -0 $! 2>/dev/null && ! listens $! && ! grep -q ': gdb -p ' "$printed"; do sleep 0.01; done
 }
 ended() {
     local server
@@ -201,7 +201,7 @@ fn script(blocks: &[Block], folder: &Path, skipped: &mut Vec<String>) -> String 
             ));
             break;
         }
-        let _ = writeln!(script, "echo {number} >>'{folder}/begun'");
+        let _ = writeln!(script, "echo {number} >>'{folder}/begun'; printed='{folder}/out/{number}'");
         for before in block.all_said("first") {
             let _ = writeln!(script, "{}", commands(before));
         }

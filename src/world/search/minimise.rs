@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use indicatif::ProgressBar;
 use pumice_world::Departure;
 
-use super::super::options::SearchWorldOptions;
-use super::failure::Failure;
+use super::super::result::Failure;
+use super::failure::Way;
 use super::runner::{Order, Runner};
 use crate::outcome::CommandError;
 
@@ -17,30 +18,43 @@ type Departures = BTreeMap<u64, Departure>;
 /// Reduces the first run of a failure, records what is left, and says it in words.
 pub(super) fn reduce(
     runner: &Runner<'_>,
-    options: &SearchWorldOptions,
-    seed: u64,
+    bar: &ProgressBar,
+    way: &Way,
     failure: &mut Failure,
 ) -> Result<(), CommandError> {
-    let all: Departures = failure.first.departures.iter().map(|(point, (what, _))| (*point, *what)).collect();
+    let all: Departures = way.first.departures.iter().map(|(point, (what, _))| (*point, *what)).collect();
     let mut runs = 0;
     let mut fails = |departures: &Departures| -> Result<bool, CommandError> {
         runs += 1;
         if runs > MOST_RUNS {
             return Ok(false);
         }
-        let outcome = runner.run(seed, &Order::Listed(departures.clone()), None)?;
+        let outcome = runner.run(way.seed, &Order::Listed(moved(&all, departures)), None)?;
+        bar.inc(1);
         Ok(outcome.is_some_and(|outcome| outcome.is_failure && outcome.end == failure.end))
     };
-    let needed = if fails(&all)? { smallest(all, &mut fails)? } else { all };
-    std::fs::create_dir_all(&options.keep).map_err(|error| {
-        CommandError::Failed(format!("{} cannot be made: {error}", options.keep.display()))
-    })?;
-    let file = options.keep.join(format!("seed-{seed}.world"));
-    if let Some(last) = runner.run(seed, &Order::Listed(needed), Some(&file))? {
+    let needed = if fails(&all)? { smallest(all.clone(), &mut fails)? } else { all.clone() };
+    let file = runner.keep()?.join(format!("seed-{}.world", way.seed));
+    if let Some(last) = runner.run(way.seed, &Order::Listed(moved(&all, &needed)), Some(&file))? {
         failure.needs = last.departures.into_values().map(|(_, words)| words).collect();
-        failure.recording = Some(file);
+        failure.recording = Some(file.display().to_string());
     }
     Ok(())
+}
+
+/// The departures that are kept, with the numbers that they have when the others are left out: each rest is a
+/// scheduling point more, which is two numbers.
+fn moved(all: &Departures, kept: &Departures) -> Departures {
+    let (mut moved, mut gone) = (Departures::new(), 0);
+    for (point, what) in all {
+        if kept.contains_key(point) {
+            // Behind a rest that is gone there may be no second switch.
+            moved.entry(point.saturating_sub(2 * gone)).or_insert(*what);
+        } else if matches!(what, Departure::Stall(_)) {
+            gone += 1;
+        }
+    }
+    moved
 }
 
 /// A smallest part of these departures with which a run still fails: none of it can be left out (delta
@@ -93,6 +107,29 @@ mod tests {
         let always = &mut |_: &Departures| Ok::<bool, ()>(true);
         assert!(
             smallest((0..9).map(|point| (point, Departure::Stall(1))).collect(), always).unwrap().is_empty()
+        );
+    }
+    #[test]
+    fn what_is_behind_a_rest_that_is_left_out_moves() {
+        let all: Departures = [
+            (4, Departure::Switch(1)),
+            (5, Departure::Stall(10)),
+            (6, Departure::Switch(0)),
+            (9, Departure::Stall(20)),
+            (20, Departure::Switch(2)),
+        ]
+        .into();
+        assert_eq!(moved(&all, &all), all);
+        let mut kept = all.clone();
+        kept.remove(&9);
+        let wanted = [(4, Departure::Switch(1)), (5, Departure::Stall(10)), (6, Departure::Switch(0))];
+        let wanted: Departures = wanted.into_iter().chain([(18, Departure::Switch(2))]).collect();
+        assert_eq!(moved(&all, &kept), wanted);
+        kept.remove(&5);
+        assert_eq!(
+            moved(&all, &kept),
+            [(4, Departure::Switch(1)), (16, Departure::Switch(2))].into(),
+            "the switch behind the rest falls onto the one before it"
         );
     }
 }

@@ -5,94 +5,121 @@
 
 mod failure;
 mod minimise;
-mod report;
 mod runner;
 
-use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::engines;
 use super::options::SearchWorldOptions;
-use super::outcome::RunOutcome;
+use super::report;
+use super::result::{Failure, SearchEnd, SearchResult};
 use super::seeds::Shard;
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use failure::Failure;
+use crate::printed::complain;
+use failure::{Way, Ways};
 use runner::{Order, Runner};
 
 /// Times that a failure is run again to see whether it comes again.
 const CONFIRMATIONS: u32 = 3;
+/// Ways to fail that are reduced: a program that ends with other words each time has as many as runs.
+const MOST_REDUCED: usize = 32;
 
 /// Runs the command.
 pub(super) fn run(options: &SearchWorldOptions, out: &mut dyn Write) -> CommandResult {
+    let (shard, variable) = engines::shard(options.shard, |name| std::env::var(name).ok())?;
+    if let Some(variable) = variable {
+        complain(&format!("{variable} says that this is shard {shard} of the seeds"));
+    }
     let runner = Runner::new(options)?;
     let begun = Instant::now();
-    let found = run_seeds(options, &runner, begun)?;
+    let found = run_seeds(options, shard, &runner, begun)?;
     let mut failures = Vec::new();
-    for (end, mut runs) in group(found.failed) {
-        runs.sort_by_key(|(seed, _)| *seed);
-        let seeds: Vec<u64> = runs.iter().map(|(seed, _)| *seed).collect();
-        let Some((seed, first)) = runs.into_iter().next() else { continue };
-        let mut failure =
-            Failure { end, seeds, first, confirmed: (0, 0), needs: Vec::new(), recording: None };
-        confirm(&runner, seed, &mut failure);
-        minimise::reduce(&runner, options, seed, &mut failure)?;
+    let bar = bar(0, "{spinner} reducing failure {msg}: {pos} runs");
+    for (number, way) in found.ways.ways.values().enumerate() {
+        let mut failure = way.failure();
+        if number < MOST_REDUCED {
+            bar.set_message(format!("{} of {}", number + 1, found.ways.ways.len()));
+            confirm(&runner, &bar, way, &mut failure);
+            minimise::reduce(&runner, &bar, way, &mut failure)?;
+        }
         failures.push(failure);
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    report::write(options, &failures, found.runs, seconds, out)?;
+    bar.finish_and_clear();
+    let command = options.run.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut result = SearchResult::new(command, options.seeds.clone(), shard);
+    (result.runs, result.failed, result.failures) = (found.runs, found.ways.failed, failures);
+    result.seconds = begun.elapsed().as_secs_f64();
+    result.end = if runner.is_interrupted() { SearchEnd::Interrupted } else { found.end };
+    save(options, &runner, &result)?;
+    report::write(&result, &options.report, "world search", out)?;
     if runner.is_interrupted() {
         return Err(CommandError::Failed("interrupted: not all seeds were run".to_owned()));
     }
-    Ok(if failures.is_empty() { Outcome::Good } else { Outcome::Bad })
+    Ok(if result.is_good() { Outcome::Good } else { Outcome::Bad })
+}
+
+/// Writes the result for "pumice world merge", if asked; that of a shard always: alone it says little.
+fn save(
+    options: &SearchWorldOptions,
+    runner: &Runner<'_>,
+    result: &SearchResult,
+) -> Result<(), CommandError> {
+    let Shard { number, count } = result.shard;
+    let file = match &options.result {
+        Some(file) => file.clone(),
+        None if result.shard.is_whole() => return Ok(()),
+        None => runner.keep()?.join(format!("shard-{number}-of-{count}.json")),
+    };
+    report::save(&file, &result.json())
 }
 
 /// What the runs of all seeds came to.
 struct Found {
     runs: u64,
-    failed: Vec<(u64, RunOutcome)>,
+    ways: Ways,
+    end: SearchEnd,
 }
 
 fn run_seeds(
     options: &SearchWorldOptions,
+    shard: Shard,
     runner: &Runner<'_>,
     begun: Instant,
 ) -> Result<Found, CommandError> {
-    let (first, last) = (*options.seeds.0.start(), *options.seeds.0.end());
-    let own = |seed: &u64| options.shard.is_none_or(|shard: Shard| shard.has(*seed));
     let jobs =
         options.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let bar = bar((first..=last).filter(own).count() as u64);
-    let (next, failed, trouble) = (AtomicU64::new(first), Mutex::new(Vec::new()), Mutex::new(None));
-    let runs = AtomicU64::new(0);
+    let bar = bar(shard.count_of(&options.seeds), "{bar:30} {pos}/{len} seeds, {eta} left{msg}");
+    let seeds = Mutex::new(shard.of(&options.seeds));
+    let (ways, trouble) = (Mutex::new(Ways::default()), Mutex::new(None));
+    let (runs, is_late) = (AtomicU64::new(0), AtomicBool::new(false));
     let is_over = || {
-        let is_late = options.time.is_some_and(|seconds| begun.elapsed() >= Duration::from_secs(seconds));
-        let has_first = options.first && !lock(&failed).is_empty();
-        is_late || has_first || runner.is_interrupted() || lock(&trouble).is_some()
+        if options.time.is_some_and(|seconds| begun.elapsed() >= Duration::from_secs(seconds)) {
+            is_late.store(true, Ordering::Relaxed);
+        }
+        let has_first = options.first && lock(&ways).failed > 0;
+        is_late.load(Ordering::Relaxed) || has_first || runner.is_interrupted() || lock(&trouble).is_some()
     };
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
                 while !is_over() {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed > last || seed < first {
-                        break;
-                    }
-                    if !own(&seed) {
-                        continue;
-                    }
+                    let Some(seed) = lock(&seeds).next() else { break };
                     match runner.run(seed, &Order::Drawn, None) {
-                        Ok(Some(outcome)) if outcome.is_failure => lock(&failed).push((seed, outcome)),
+                        Ok(Some(outcome)) if outcome.is_failure => {
+                            lock(&ways).add(seed, outcome);
+                            bar.set_message(format!(", {} failed", lock(&ways).failed));
+                        }
                         Ok(Some(_)) => {}
                         Ok(None) => break,
                         Err(error) => *lock(&trouble) = Some(error),
                     }
                     runs.fetch_add(1, Ordering::Relaxed);
                     bar.inc(1);
-                    bar.set_message(format!("{} failed", lock(&failed).len()));
                 }
             });
         }
@@ -101,35 +128,38 @@ fn run_seeds(
     if let Some(error) = trouble.into_inner().unwrap_or_default() {
         return Err(error);
     }
-    let failed = failed.into_inner().unwrap_or_default();
-    Ok(Found { runs: runs.into_inner(), failed })
+    let (runs, ways) = (runs.into_inner(), ways.into_inner().unwrap_or_default());
+    let end = if runs == shard.count_of(&options.seeds) {
+        SearchEnd::All
+    } else if is_late.into_inner() {
+        SearchEnd::Time
+    } else {
+        SearchEnd::First
+    };
+    Ok(Found { runs, ways, end })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Runs that ended alike.
-fn group(failed: Vec<(u64, RunOutcome)>) -> BTreeMap<String, Vec<(u64, RunOutcome)>> {
-    let mut groups: BTreeMap<String, Vec<(u64, RunOutcome)>> = BTreeMap::new();
-    for (seed, outcome) in failed {
-        groups.entry(outcome.end.clone()).or_default().push((seed, outcome));
-    }
-    groups
-}
-
 /// Runs the first of a group again.
-fn confirm(runner: &Runner<'_>, seed: u64, failure: &mut Failure) {
+fn confirm(runner: &Runner<'_>, bar: &ProgressBar, way: &Way, failure: &mut Failure) {
     for _ in 0..CONFIRMATIONS {
-        let Ok(Some(again)) = runner.run(seed, &Order::Drawn, None) else { break };
-        failure.confirmed.1 += 1;
-        let is_same = (&again.end, again.digest) == (&failure.end, failure.first.digest);
-        failure.confirmed.0 += u32::from(is_same);
+        let Ok(Some(again)) = runner.run(way.seed, &Order::Drawn, None) else { break };
+        bar.inc(1);
+        failure.run_again += 1;
+        let is_same = (&again.end, again.digest) == (&failure.end, way.first.digest);
+        failure.the_same += u32::from(is_same);
     }
 }
 
-fn bar(count: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} seeds, {msg}");
-    let bar = ProgressBar::new(count);
-    style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
+/// A bar on standard error; hidden where that is no terminal. `template` is indicatif's.
+fn bar(length: u64, template: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(length);
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
 }

@@ -11,6 +11,7 @@ use pumice_device::outside::output_file::create_private_folder;
 use pumice_device::share::runtime_folder;
 use pumice_world::Departure;
 
+use super::super::engines;
 use super::super::options::SearchWorldOptions;
 use super::super::outcome::RunOutcome;
 use crate::outcome::CommandError;
@@ -68,6 +69,17 @@ impl<'a> Runner<'a> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
+    /// The folder for recordings, which is made if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn keep(&self) -> Result<&Path, CommandError> {
+        let keep = &self.options.keep;
+        std::fs::create_dir_all(keep)
+            .map_err(|error| CommandError::Failed(format!("{} cannot be made: {error}", keep.display())))?;
+        Ok(keep)
+    }
+
     /// Runs the program with a seed, and records that if asked. `None`: the search was interrupted.
     ///
     /// # Errors
@@ -83,6 +95,8 @@ impl<'a> Runner<'a> {
         let (outcome, output, listed) = (file("outcome"), file("output"), file("departures"));
         let mut command = Command::new(&self.own);
         command.args(["world", "--quiet", "--seed"]).arg(seed.to_string());
+        // A seed is the same run on each machine that shares the search.
+        command.env_remove(engines::INDEX).env_remove(engines::COUNT);
         command.arg("--outcome").arg(&outcome).arg("--output").arg(&output);
         // Every second seed also shuffles what the specification leaves open.
         let set = self.options.run.variables().map_err(CommandError::Failed)?;

@@ -27,8 +27,8 @@ pub struct WorldOptions {
     /// Where what the processes write to standard output and standard error goes; `None`: where that of this
     /// process goes.
     pub output: Option<PathBuf>,
-    /// Where the schedule departs from the plain order, by the number of the scheduling point; `None`: the
-    /// seed draws it.
+    /// Where the schedule departs from the plain order; `None`: the seed draws it. The n-th scheduling point
+    /// has the number 2 n, and a rest that begins there 2 n + 1. A rest is a scheduling point more.
     pub departures: Option<BTreeMap<u64, Departure>>,
     /// The run stops at this event: all its processes stand still, for a debugger.
     pub stop_at: Option<u64>,

@@ -1,13 +1,13 @@
 //! A run in a file: what it takes to run it again, and what happened, event by event.
 //!
 //! The first line is JSON, of version 1; each further line is one event. Files are hostile: what is too long
-//! or has another form is refused.
+//! or has another form is refused. The end may be missing, because a run may be killed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::Hasher as _;
-use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
+use std::io::{BufRead, BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,16 @@ const VERSION: u32 = 1;
 const MOST_BYTES: u64 = 1 << 30;
 /// Bytes of its first line at most.
 const MOST_HEADER: u64 = 1 << 24;
+/// Bytes of an event at most.
+const MOST_EVENT: u64 = 1 << 12;
+/// The longest rest that a run can have had, in ns.
+const LONGEST_STALL_NS: u64 = 10_000_000_000;
+/// All calls, in parts of a million.
+const ALL_PPM: u32 = 1_000_000;
+
+/// What stands in the place of an event that is there in part, or is none.
+const CUT_OFF: &str = "no event: the recording is cut off here";
+const NO_EVENT: &str = "no event: the recording is damaged here";
 
 /// What it takes to run a recorded run again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +106,33 @@ impl Header {
         options
     }
 
+    /// Whether a run can have had it. It goes to system calls, and to a clock that must not run over.
+    fn check(&self) -> Result<(), String> {
+        if self.arguments.is_empty() {
+            return Err("it names no program".to_owned());
+        }
+        let values = self.settings.iter().map(|(_, value)| value);
+        let texts = self.arguments.iter().chain(&self.private_folders).chain(values);
+        if texts.chain([&self.program, &self.folder]).any(|text| text.contains(&0)) {
+            return Err("a text in it has a NUL byte".to_owned());
+        }
+        let is_kept =
+            |name: &str| KEPT.iter().any(|begin| name.starts_with(begin)) && !name.contains(['=', '\0']);
+        if let Some((name, _)) = self.settings.iter().find(|(name, _)| !is_kept(name)) {
+            return Err(format!("it sets {name:?}, which is no variable of pumice"));
+        }
+        let Draws { switch_ppm, stall_ppm, longest_stall_ns } = self.draws;
+        let is_long = |one: &Departure| matches!(one, Departure::Stall(ns) if *ns > LONGEST_STALL_NS);
+        if switch_ppm > ALL_PPM
+            || stall_ppm > ALL_PPM
+            || longest_stall_ns > LONGEST_STALL_NS
+            || self.departures.iter().flat_map(BTreeMap::values).any(is_long)
+        {
+            return Err("its threads switch or rest more than threads can".to_owned());
+        }
+        Ok(())
+    }
+
     /// The folder in which it was run.
     pub fn folder(&self) -> PathBuf {
         PathBuf::from(OsString::from_vec(self.folder.clone()))
@@ -143,7 +180,7 @@ impl Recorder {
 pub struct Recording {
     /// What it takes to run it again.
     pub header: Header,
-    lines: BufReader<std::io::Take<File>>,
+    lines: Box<dyn BufRead>,
 }
 
 impl std::fmt::Debug for Recording {
@@ -164,33 +201,69 @@ impl Recording {
         if !is_file {
             return Err(format!("{name} is no recording of a world: it is no file, or longer than 1 GiB"));
         }
-        let mut lines = BufReader::new(file.take(MOST_BYTES));
+        Recording::read(path, BufReader::new(file.take(MOST_BYTES)))
+    }
+
+    /// Reads a recording from a source with this name.
+    ///
+    /// # Errors
+    /// As for `open`.
+    pub fn read(name: &Path, mut source: impl BufRead + 'static) -> Result<Recording, String> {
+        /// Of all versions.
+        #[derive(Deserialize)]
+        struct AnyVersion {
+            version: u32,
+        }
+        let name = name.display();
+        let none = |why: &str| format!("{name} is no recording of a world: {why}");
         let mut first = Vec::new();
-        lines
+        source
             .by_ref()
             .take(MOST_HEADER)
             .read_until(b'\n', &mut first)
             .map_err(|error| format!("{name} cannot be read: {error}"))?;
-        let header: Header = serde_json::from_slice(&first)
-            .map_err(|error| format!("{name} is no recording of a world: its first line: {error}"))?;
-        if header.version != VERSION {
-            let version = header.version;
+        if !first.ends_with(b"\n") {
+            return Err(none("its first line has no end, or is longer than 16 MiB"));
+        }
+        let words = |error: serde_json::Error| none(&format!("its first line: {}", in_one_line(&error)));
+        let AnyVersion { version } = serde_json::from_slice(&first).map_err(words)?;
+        if version != VERSION {
             return Err(format!(
                 "{name} is a recording of version {version}; this pumice reads version {VERSION}"
             ));
         }
-        if header.arguments.is_empty() {
-            return Err(format!("{name} is no recording of a world: it names no program"));
-        }
-        Ok(Recording { header, lines })
+        let header: Header = serde_json::from_slice(&first).map_err(words)?;
+        header.check().map_err(|why| none(&why))?;
+        Ok(Recording { header, lines: Box::new(source) })
     }
 
-    /// The next event; `None`: there is none any more.
-    pub(crate) fn next_event(&mut self) -> Option<String> {
+    /// The next event, or a few words about what stands in its place; `None`: there is none any more.
+    pub fn next_event(&mut self) -> Option<String> {
         let mut line = Vec::new();
-        let read = self.lines.by_ref().take(MOST_HEADER).read_until(b'\n', &mut line).ok()?;
-        (read > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
+        let read = self.lines.by_ref().take(MOST_EVENT).read_until(b'\n', &mut line).ok()?;
+        let Some(line) = line.strip_suffix(b"\n") else {
+            let is_end = (read as u64) < MOST_EVENT;
+            return (read > 0).then(|| if is_end { CUT_OFF } else { NO_EVENT }.to_owned());
+        };
+        let event = std::str::from_utf8(line).ok().filter(|line| is_event(line));
+        Some(event.unwrap_or(NO_EVENT).to_owned())
     }
+}
+
+/// Whether it has the form of an event: ns of the world, thread, call, result.
+fn is_event(line: &str) -> bool {
+    let mut words = line.split(' ');
+    let is_number = |word: &str| word.parse::<i128>().is_ok();
+    words.next().is_some_and(is_number)
+        && words.next_back().is_some_and(is_number)
+        && words.count() >= 2
+        && !line.contains(char::is_control)
+}
+
+/// What is wrong with a text that others have written, which may be in the words.
+fn in_one_line(error: &serde_json::Error) -> String {
+    const MOST: usize = 200;
+    error.to_string().chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -222,6 +295,17 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
+    /// A recording with this first line and these events.
+    fn recording(first: &serde_json::Value, events: &[u8]) -> Result<Recording, String> {
+        let mut bytes = format!("{first}\n").into_bytes();
+        bytes.extend_from_slice(events);
+        Recording::read(Path::new("x"), std::io::Cursor::new(bytes))
+    }
+
+    fn header() -> serde_json::Value {
+        serde_json::to_value(Header::of(&WorldOptions::new(9, vec!["true".into()]))).unwrap()
+    }
+
     #[test]
     fn what_is_no_recording_is_refused_by_a_sentence() {
         for (name, text) in [("empty", ""), ("text", "hello\n"), ("object", "{}\n"), ("binary", "\0\u{1}")] {
@@ -231,5 +315,66 @@ mod tests {
             std::fs::remove_file(path).unwrap();
         }
         assert!(Recording::open(Path::new("/nonexistent/x")).unwrap_err().contains("cannot be read"));
+        assert!(Recording::open(Path::new("/dev/zero")).unwrap_err().contains("it is no file"));
+    }
+
+    #[test]
+    fn hostile_first_lines_are_refused_by_a_sentence() {
+        let whole = header().to_string();
+        for end in 0..=whole.len() {
+            let cut = std::io::Cursor::new(whole.as_bytes()[..end].to_vec());
+            let refused = Recording::read(Path::new("x"), cut).unwrap_err();
+            assert!(refused.contains("has no end"), "{end}: {refused}");
+        }
+        let many = vec![b' '; MOST_HEADER as usize + 1];
+        let refused = Recording::read(Path::new("x"), std::io::Cursor::new(many)).unwrap_err();
+        assert!(refused.contains("longer than 16 MiB"), "{refused}");
+        let bad_text = b"{\"version\": 1, \"seed\": 1, \"\xff\": 1}\n".to_vec();
+        let refused = Recording::read(Path::new("x"), std::io::Cursor::new(bad_text)).unwrap_err();
+        assert!(refused.contains("its first line: ") && refused.lines().count() == 1, "{refused}");
+        let far = serde_json::json!({"7": {"stall": u64::MAX}});
+        let cases: [(&str, serde_json::Value, &str); 10] = [
+            ("version", 2.into(), "of version 2; this pumice reads version 1"),
+            ("version", u64::MAX.into(), "its first line: "),
+            ("more\n", 1.into(), "its first line: unknown field `more `"),
+            ("arguments", serde_json::json!([]), "it names no program"),
+            ("arguments", serde_json::json!([[97, 0]]), "a text in it has a NUL byte"),
+            ("arguments", serde_json::json!([[256]]), "its first line: "),
+            ("settings", serde_json::json!([["LD_PRELOAD", [97]]]), "it sets \"LD_PRELOAD\""),
+            ("settings", serde_json::json!([["PUMICE_A=", [97]]]), "it sets \"PUMICE_A=\""),
+            (
+                "draws",
+                serde_json::json!({"switch_ppm": 1, "stall_ppm": u32::MAX, "longest_stall_ns": 1}),
+                "rest more",
+            ),
+            ("departures", far, "rest more than threads can"),
+        ];
+        for (field, value, why) in cases {
+            let mut first = header();
+            first[field] = value;
+            let refused = recording(&first, b"").unwrap_err();
+            assert!(refused.contains(why) && refused.lines().count() == 1, "{why}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_event_is_told_and_nothing_of_it_printed() {
+        let whole = b"12 p1.t1 read -5\n".to_vec();
+        let long = [&b"1 p1.t1 read "[..], &[b'1'; MOST_EVENT as usize], b"\n"].concat();
+        let cases: [(&[u8], &str); 7] = [
+            (&whole, "12 p1.t1 read -5"),
+            (b"12 p1.t1 read", CUT_OFF),
+            (b"12 p1.t1 read\n", NO_EVENT),
+            (b"12 \xff\xfe read 1\n", NO_EVENT),
+            (b"12 p1.t1 \x1b[2J 1\n", NO_EVENT),
+            (b"\n", NO_EVENT),
+            (&long, NO_EVENT),
+        ];
+        for (events, read) in cases {
+            assert_eq!(recording(&header(), events).unwrap().next_event().as_deref(), Some(read));
+        }
+        let mut two = recording(&header(), &[&whole[..], b"13 p1"].concat()).unwrap();
+        let both = [two.next_event(), two.next_event(), two.next_event()];
+        assert_eq!(both, [Some("12 p1.t1 read -5".to_owned()), Some(CUT_OFF.to_owned()), None]);
     }
 }

@@ -52,7 +52,7 @@ impl Supervisor {
 
     /// One of these: the one that went last, unless the seed has another one go on.
     fn draw(&mut self, able: &[ThreadId]) -> ThreadId {
-        self.points += 1;
+        self.points += 2;
         let plain = self.last.filter(|last| able.contains(last)).or(able.first().copied());
         let switch = match &self.options.departures {
             Some(listed) => match listed.get(&self.points) {
@@ -66,7 +66,8 @@ impl Supervisor {
         let chosen = match (switched, plain) {
             (Some((chosen, index)), plain) if Some(chosen) != plain => {
                 let name = |id: ThreadId| self.threads.get(id).map_or("", |thread| thread.name.as_str());
-                let words = format!("{} went on instead of {}", name(chosen), plain.map_or("", name));
+                let instead = plain.map_or("", name);
+                let words = format!("{} went on instead of {instead} (event {})", name(chosen), self.events);
                 self.departures.insert(self.points, (Departure::Switch(index), words));
                 chosen
             }

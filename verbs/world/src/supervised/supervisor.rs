@@ -42,7 +42,10 @@ const MORE_NS: u64 = 800;
 pub(crate) fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
     let mut supervisor = Supervisor::new(options)?;
     let ended = supervisor.run();
-    supervisor.end();
+    // A run that stands still is there until this process ends: the first of its processes ends with it.
+    if !matches!(ended, Err(WorldError::Stopped(_))) {
+        supervisor.end();
+    }
     ended
 }
 
@@ -76,13 +79,13 @@ pub(crate) struct Supervisor {
     expected: Option<Recording>,
     /// The last events, to say how a departure came.
     latest: VecDeque<String>,
-    /// Scheduling points so far.
+    /// Twice the scheduling points so far: a switch has an even number, the rest behind it the odd one.
     pub(crate) points: u64,
     /// Where the schedule departed from the plain order, and what went on there.
     pub(crate) departures: BTreeMap<u64, (Departure, String)>,
     /// What calls cost.
     costs: Chance,
-    events: u64,
+    pub(crate) events: u64,
     /// How the first process ended.
     pub(crate) exit: Option<Exit>,
     /// The process that made the name spaces, or the first one.
@@ -337,7 +340,7 @@ impl Supervisor {
     fn stall(&mut self, id: ThreadId, what: &str) {
         let draws = self.options.draws;
         let rest_ns = match &self.options.departures {
-            Some(listed) => match listed.get(&self.points) {
+            Some(listed) => match listed.get(&(self.points + 1)) {
                 Some(Departure::Stall(ns)) => *ns,
                 _ => return,
             },
@@ -347,8 +350,9 @@ impl Supervisor {
         let until_ns = self.clock.now_ns().saturating_add(rest_ns);
         if let Some(thread) = self.threads.get_mut(id) {
             thread.rests_until_ns = until_ns;
-            let words = format!("{} rested {} us after {what}", thread.name, rest_ns / 1_000);
-            self.departures.insert(self.points, (Departure::Stall(rest_ns), words));
+            let us = rest_ns / 1_000;
+            let words = format!("{} rested {us} us after {what} (event {})", thread.name, self.events);
+            self.departures.insert(self.points + 1, (Departure::Stall(rest_ns), words));
         }
     }
 
@@ -362,8 +366,13 @@ impl Supervisor {
                 process.program, process.leader, process.leader
             ));
         }
+        // The signal is there before the first thread is let go: none of them goes on in its program.
+        for process in self.threads.processes.values() {
+            let _ = kill(process.leader, Signal::SIGSTOP);
+        }
         while let Some((_, thread)) = self.threads.threads.pop_first() {
-            let _ = ptrace::detach(thread.tracee.0, Signal::SIGSTOP);
+            let _ = thread.tracee.step_back();
+            let _ = ptrace::detach(thread.tracee.0, None);
         }
         WorldError::Stopped(format!(
             "stopped at event {}: {thread} {what}\n{}",

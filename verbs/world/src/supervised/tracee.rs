@@ -33,6 +33,19 @@ impl Tracee {
         self.set_registers(skipped)
     }
 
+    /// The call that it is stopped before, if it is, is made later: when it goes on.
+    pub(crate) fn step_back(self) -> nix::Result<()> {
+        let registers = self.registers()?;
+        let is_of_call = registers.orig_rax != u64::MAX;
+        // Before a call the kernel has this in the place of the result.
+        if !is_of_call || registers.rax as i64 != -i64::from(libc::ENOSYS) {
+            return Ok(());
+        }
+        // The instruction that makes a call is two bytes long.
+        let rip = registers.rip.wrapping_sub(2);
+        self.set_registers(Registers { rip, rax: registers.orig_rax, orig_rax: u64::MAX, ..registers })
+    }
+
     /// Its number in its own name space of processes.
     pub(crate) fn number_inside(self) -> Option<i32> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;

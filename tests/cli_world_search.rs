@@ -1,0 +1,210 @@
+//! `pumice world search` on several machines, `pumice world merge`, and planted mistakes with their corrected
+//! twins.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+#[path = "world/kit.rs"]
+mod kit;
+
+use std::process::Output;
+
+use kit::{Scratch, text};
+
+/// Fails always.
+const FAILS: [&str; 4] = ["--", "sh", "-c", "echo broken 7; exit 3"];
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+#[test]
+fn each_engine_says_which_seeds_are_this_machines() {
+    let engines: [(&str, &[(&str, &str)]); 4] = [
+        ("PUMICE_SHARD_INDEX", &[("PUMICE_SHARD_INDEX", "1"), ("PUMICE_SHARD_COUNT", "3")]),
+        ("CI_NODE_INDEX", &[("CI_NODE_INDEX", "2"), ("CI_NODE_TOTAL", "3")]),
+        (
+            "SLURM_ARRAY_TASK_ID",
+            &[("SLURM_ARRAY_TASK_ID", "6"), ("SLURM_ARRAY_TASK_MIN", "5"), ("SLURM_ARRAY_TASK_COUNT", "3")],
+        ),
+        ("JOB_COMPLETION_INDEX", &[("JOB_COMPLETION_INDEX", "1"), ("PUMICE_SHARD_COUNT", "3")]),
+    ];
+    for (name, variables) in engines {
+        let scratch = Scratch::new(name);
+        let arguments = ["search", "--seeds", "1..5", "--", "sh", "-c", "test -z \"$PUMICE_SHARD_COUNT\""];
+        let found = scratch.command(&arguments).envs(variables.iter().copied()).output();
+        let found = found.expect("the program can be run");
+        assert_eq!(code(&found), Some(0), "{found:?}");
+        assert!(text(&found.stdout).starts_with("2 seeds of shard 2/3 in "), "{found:?}");
+        let said = format!("pumice: {name} says that this is shard 2/3 of the seeds\n");
+        assert_eq!(text(&found.stderr), said);
+        let result = scratch.read("world-failures/shard-2-of-3.json");
+        let result: serde_json::Value = serde_json::from_str(&result).expect("it is JSON");
+        assert_eq!((&result["shard"], &result["runs"]), (&"2/3".into(), &2.into()), "{result}");
+        // The option counts more than the engine, and one that is wrong is told in one sentence.
+        let mut given = scratch.command(&["search", "--seeds", "1..5", "--shard", "1/1", "--", "true"]);
+        let given = given.envs(variables.iter().copied()).output().expect("the program can be run");
+        assert!(text(&given.stdout).starts_with("5 seeds in ") && given.stderr.is_empty(), "{given:?}");
+        let (wrong, _) = variables[0];
+        let refused = scratch.command(&arguments).envs(variables.iter().copied()).env(wrong, "x").output();
+        let refused = refused.expect("the program can be run");
+        let said = format!("pumice: {wrong}=x is no whole number from 0: correct it, or give --shard K/N");
+        assert_eq!(code(&refused), Some(2), "{refused:?}");
+        assert!(text(&refused.stderr).starts_with(&said), "{refused:?}");
+        assert_eq!(text(&refused.stderr).lines().count(), 1, "{refused:?}");
+    }
+}
+
+#[test]
+fn results_of_shards_are_one_result() {
+    let scratch = Scratch::new("merge");
+    for shard in ["1/3", "2/3", "3/3"] {
+        let mut arguments = vec!["search", "--seeds", "1..6", "--shard", shard];
+        arguments.extend(FAILS);
+        let found = scratch.world(&arguments);
+        assert_eq!(code(&found), Some(1), "{found:?}");
+        assert!(text(&found.stdout).starts_with(&format!("2 seeds of shard {shard} in ")), "{found:?}");
+    }
+    let shards = [1, 2, 3].map(|number| format!("world-failures/shard-{number}-of-3.json"));
+    let [one, two, three] = shards.each_ref().map(String::as_str);
+    for format in ["json", "xml", "md", "sarif", "txt"] {
+        let report = format!("report.{format}");
+        let merged = scratch.world(&["merge", "--report", &report, three, one, two]);
+        assert_eq!(code(&merged), Some(1), "{merged:?}");
+        let said = text(&merged.stdout);
+        assert!(said.starts_with("6 seeds in ") && said.contains(" s: 6 failed, in 1 way\n"), "{said}");
+        assert!(said.contains("\nexit code 3: broken #\n  seeds: 1, 2, 3, 4, 5, 6 (6 in all);"), "{said}");
+        let report = scratch.read(&report);
+        match format {
+            "txt" => assert_eq!(report, said),
+            "xml" => assert!(report.contains("<testsuite") && report.contains("6 times"), "{report}"),
+            "md" => assert!(report.contains("exit code 3: broken"), "{report}"),
+            _ => {
+                let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
+                let failed = &report["failures"][0]["seeds"];
+                assert!(format == "sarif" || failed.as_array().is_some_and(|seeds| seeds.len() == 6));
+            }
+        }
+    }
+    // A merged result is a result.
+    let again = scratch.world(&["merge", "report.json"]);
+    assert!(text(&again.stdout).starts_with("6 seeds in "), "{again:?}");
+    assert_eq!(code(&scratch.world(&["merge", "--format", "json", "--report", "r", one])), Some(1));
+    assert!(scratch.read("r").contains("\"missing\": [\n    2,\n    3\n  ]"), "{}", scratch.read("r"));
+}
+
+#[test]
+fn a_shard_that_is_missing_is_said_and_is_not_good() {
+    let scratch = Scratch::new("missing");
+    for shard in ["1/4", "3/4"] {
+        let found = scratch.world(&["search", "--seeds", "1..4", "--shard", shard, "--", "true"]);
+        assert_eq!(code(&found), Some(0), "{found:?}");
+    }
+    let (one, three) = ("world-failures/shard-1-of-4.json", "world-failures/shard-3-of-4.json");
+    let merged = scratch.world(&["merge", "--report", "m.xml", one, three]);
+    assert_eq!(code(&merged), Some(1), "{merged:?}");
+    let said = text(&merged.stdout);
+    assert!(said.starts_with("2 seeds in ") && said.contains("2 shards are missing"), "{said}");
+    assert!(said.contains(": 2, 4\n"), "{said}");
+    assert!(scratch.read("m.xml").contains("failures=\"1\""), "{}", scratch.read("m.xml"));
+    // With all of them it is good.
+    for shard in ["2/4", "4/4"] {
+        scratch.world(&["search", "--seeds", "1..4", "--shard", shard, "--", "true"]);
+    }
+    let (two, four) = ("world-failures/shard-2-of-4.json", "world-failures/shard-4-of-4.json");
+    let merged = scratch.world(&["merge", one, two, three, four]);
+    assert_eq!(code(&merged), Some(0), "{merged:?}");
+    assert!(text(&merged.stdout).starts_with("4 seeds in "), "{merged:?}");
+}
+
+#[test]
+fn wrong_results_and_words_are_one_sentence() {
+    let scratch = Scratch::new("words");
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(scratch.0.join(name), bytes).expect("a file can be written");
+    };
+    assert_eq!(
+        code(&scratch.world(&["search", "--seeds", "1..1", "--result", "good", "--", "true"])),
+        Some(0)
+    );
+    let good = scratch.read("good");
+    write("other", good.replace("1..1", "1..2").as_bytes());
+    write("cut", &good.as_bytes()[..good.len() / 2]);
+    write("newer", good.replace("\"version\": 1", "\"version\": 2").as_bytes());
+    write("many", good.replace("\"runs\": 1", "\"runs\": 18446744073709551615").as_bytes());
+    write("bytes", b"{\"version\": 1, \"command\": [\"\xff\xfe\"]}");
+    let cases: [(&[&str], &str); 14] = [
+        (&["merge"], "<RESULT>..."),
+        (&["merge", "nowhere"], "nowhere cannot be read"),
+        (&["merge", "."], ". is no file"),
+        (&["merge", "cut"], "cut is no result of pumice world search: EOF"),
+        (&["merge", "newer"], "it is of version 2, and this pumice reads version 1"),
+        (&["merge", "many"], "it ran 18446744073709551615 seeds of 1"),
+        (&["merge", "bytes"], "bytes is no result of pumice world search: "),
+        (&["merge", "good", "good"], "good and good are both of shard 1/1"),
+        (&["merge", "good", "other"], "are of two searches: they differ in the seeds"),
+        (
+            &["merge", "good", "--report", "x", "--format", "yaml"],
+            "give text, json, junit, markdown or sarif",
+        ),
+        (&["search", "--shard", "3/2", "--", "true"], "as in 2/4; 3/2 is not that"),
+        (&["search", "--seeds", "1..99999999999", "--", "true"], "more seeds than a search takes"),
+        (&["search", "--report", "x", "--format", "yaml", "--", "true"], "give text, json"),
+        (&["replay", "--stop-at", "0", "good"], "0 is not in 1.."),
+    ];
+    for (arguments, sentence) in cases {
+        let refused = scratch.world(arguments);
+        assert_eq!(code(&refused), Some(2), "{arguments:?}: {refused:?}");
+        assert!(text(&refused.stderr).contains(sentence), "{arguments:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_search_says_what_it_left_out() {
+    let scratch = Scratch::new("left");
+    let mut arguments = vec!["search", "--first", "--jobs", "1", "--seeds", "1..50", "--result", "r.json"];
+    arguments.extend(FAILS);
+    let found = scratch.world(&arguments);
+    let said = text(&found.stdout);
+    assert_eq!(code(&found), Some(1), "{found:?}");
+    assert!(said.starts_with("1 seed in "), "{said}");
+    assert!(said.contains("49 of 50 seeds were not run, because of the first failure\n"), "{said}");
+    assert!(scratch.read("r.json").contains("\"end\": \"first\""));
+    let found = scratch.world(&["search", "--time", "0", "--seeds", "1..50", "--", "true"]);
+    assert_eq!(code(&found), Some(0), "{found:?}");
+    assert!(
+        text(&found.stdout).contains("50 of 50 seeds were not run, because the time was over"),
+        "{found:?}"
+    );
+}
+
+/// The search finds the mistake, in the words of how it shows, and nothing in the corrected twin.
+fn finds(name: &str, end: &str) {
+    let scratch = Scratch::new(name);
+    let Some(program) = scratch.program(name, &[]) else { return };
+    let Some(corrected) = scratch.program(name, &["-DFIXED"]) else { return };
+    let found = scratch.world(&["search", "--first", "--jobs", "1", "--seeds", "1..200", "--", &program]);
+    let said = text(&found.stdout);
+    assert_eq!(code(&found), Some(1), "{found:?}");
+    assert!(said.contains(&format!("\n{end}\n  seeds: ")), "{said}");
+    assert!(said.contains("run again 3 times, the same 3 times"), "{said}");
+    // One rest is what the mistake needs; what cannot be left out alone may stay beside it.
+    let needs = said.lines().filter(|line| line.starts_with("    p")).count();
+    assert!((1..=4).contains(&needs), "{said}");
+    let found = scratch.world(&["search", "--seeds", "1..40", "--", &corrected]);
+    assert_eq!(code(&found), Some(0), "{found:?}");
+    assert!(text(&found.stdout).contains(" 0 failed, in 0 ways\n"), "{found:?}");
+}
+
+#[test]
+fn a_lost_wakeup_of_threads_is_found() {
+    finds("lost_wakeup", "all threads wait for ever: none");
+}
+
+#[test]
+fn a_request_that_its_timer_ends_as_well_is_found() {
+    finds("two_ends", "exit code 1: the request ended twice");
+}
+
+#[test]
+fn a_server_that_relies_on_the_order_of_its_clients_is_found() {
+    finds("accept_order", "exit code 1: # clients were mistaken for others");
+}
