@@ -226,6 +226,7 @@ pub(super) const HOUSES: &[House] = &[
                 "commands",
                 &[
                     "check/",
+                    "course/",
                     "explain/",
                     "fault/",
                     "faults/",
