@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::course::CourseOptions;
 use crate::explain::ExplainOptions;
 use crate::fault::FaultOptions;
 use crate::perf::PerfOptions;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     ///
     /// For bash: pumice completions bash > ~/.local/share/bash-completion/completions/pumice
     Completions(CompletionsOptions),
+    /// List the chapters and exercises of the course "RDMA for the newcomer", and check your programs
+    Course(CourseOptions),
     /// Look for what keeps the device from working here, and say what to do about it
     ///
     /// The exit code is 1 if a problem keeps the device from working.

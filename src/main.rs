@@ -3,6 +3,7 @@
 mod capture;
 mod check;
 mod cli;
+mod course;
 mod devices;
 mod doctor;
 mod explain;
@@ -68,6 +69,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Capture(options) => capture::run(&options, out),
         Command::Check(options) => check::check(*options),
         Command::Completions(options) => shell::completions(&options, out),
+        Command::Course(options) => course::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
         Command::Fault(options) => fault::run(&options, out),

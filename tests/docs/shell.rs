@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::blocks::{Block, blocks};
+use crate::blocks::{Block, blocks, root};
 
 /// How long the commands of a document take at most, on a machine that is busy.
 const MOST_SECONDS: &str = "300";
@@ -47,6 +47,9 @@ const ONE_PROCESS: [(&str, u32); 3] = [("a_program", 200), ("my_test", 20), ("yo
 
 /// The document that has that program, and its name there.
 const TUTORIAL: (&str, &str) = ("docs/tutorials/first-program.md", "hello.c");
+
+/// The folder of the course.
+const COURSE: &str = "docs/course";
 
 /// Begins the script of a document.
 const PROLOGUE: &str = r#"
@@ -96,6 +99,14 @@ impl Scratch {
             let file = path.join("work").join(name);
             fs::write(&file, format!("#!/bin/sh\n{body}\n")).unwrap();
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        // Pages of the course are read beside its programs.
+        if document.starts_with(COURSE) {
+            for entry in fs::read_dir(root().join(COURSE)).unwrap() {
+                let file = entry.unwrap().path();
+                let name = file.file_name().unwrap_or_default();
+                fs::copy(&file, path.join("work").join(name)).unwrap();
+            }
         }
         let (tutorial, hello) = TUTORIAL;
         let program = blocks(Path::new(tutorial)).into_iter().find(|block| block.said("file") == Some(hello));

@@ -76,6 +76,23 @@ fn rust_of_documents_stands_in_what_is_compiled() {
     assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));
 }
 
+#[test]
+fn programs_of_the_course_are_the_files_beside_its_pages() {
+    let mut shown = BTreeSet::new();
+    for block in blocks_in("c").iter().filter(|block| block.document.starts_with("docs/course")) {
+        let name = block.said("file").expect("the file that it is a copy of");
+        let file = block.document.with_file_name(name);
+        let kept = fs::read_to_string(root().join(&file)).unwrap();
+        assert_eq!(block.text, kept, "{} and {} differ", block.location(), file.display());
+        shown.insert(name.to_owned());
+    }
+    let files = fs::read_dir(root().join("docs/course")).unwrap().map(|entry| entry.unwrap().path());
+    let programs = files.filter(|file| file.extension().is_some_and(|end| end == "c"));
+    let names: BTreeSet<String> =
+        programs.map(|file| file.file_name().unwrap_or_default().to_string_lossy().into_owned()).collect();
+    assert!(!names.is_empty() && names.is_subset(&shown), "{names:?} are not all in {shown:?}");
+}
+
 /// Words of a text that begin so.
 fn words<'a>(text: &'a str, beginnings: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let all = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));

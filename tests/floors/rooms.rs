@@ -227,6 +227,7 @@ pub(super) const HOUSES: &[House] = &[
                 "commands",
                 &[
                     "check/",
+                    "course/",
                     "explain/",
                     "fault/",
                     "faults/",

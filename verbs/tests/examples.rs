@@ -4,6 +4,16 @@
 
 #[path = "../examples/async_tokio.rs"]
 mod async_tokio;
+#[path = "../examples/course_1_memory.rs"]
+mod course_1_memory;
+#[path = "../examples/course_2_states.rs"]
+mod course_2_states;
+#[path = "../examples/course_3_messages.rs"]
+mod course_3_messages;
+#[path = "../examples/course_4_one_sided.rs"]
+mod course_4_one_sided;
+#[path = "../examples/course_5_events.rs"]
+mod course_5_events;
 #[path = "../examples/datagrams.rs"]
 mod datagrams;
 #[path = "../examples/rdma_cm.rs"]
@@ -45,4 +55,14 @@ fn clients_of_a_service_are_answered_by_tasks() {
         assert_eq!(answers, &[String::new(), format!("stone{number}")]);
     }
     assert_eq!(answers.len(), 4);
+}
+
+#[test]
+fn programs_of_the_course_do_what_its_pages_say() {
+    assert!(course_1_memory::run(4096).unwrap().starts_with("4096 bytes: lkey 0x"));
+    assert_eq!(course_2_states::run().unwrap(), ["Init", "Rts"]);
+    assert_eq!(course_3_messages::run().unwrap(), ["message 0", "message 1", "message 2"]);
+    let (back, before) = course_4_one_sided::run().unwrap();
+    assert_eq!((back.as_str(), before.as_slice()), ("written by the asker", &[0, 10, 20][..]));
+    assert_eq!(course_5_events::run().unwrap(), 125);
 }
