@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Look at what they do", &["check", "trace", "capture", "stat", "top"]),
     ("Break something on purpose", &["fault", "sweep", "topology"]),
     ("Measure", &["perf"]),
-    ("Know", &["doctor", "devices", "explain", "completions", "man"]),
+    ("Know", &["course", "doctor", "devices", "explain", "completions", "man"]),
 ];
 
 /// First steps: the words behind "pumice", and what they are good for.
