@@ -168,7 +168,11 @@ pub(super) fn outcomes(sent: &[&Sighting], arrived: &[&Sighting]) -> Vec<Outcome
         let outcome = chosen.or(indices.last().copied()).and_then(|index| outcomes.get_mut(index));
         let Some(outcome) = outcome else { continue };
         if chosen.is_none() {
-            outcome.copies = outcome.copies.saturating_add(1);
+            // What a process hands on to another one that has the address is seen at both, and no copy.
+            let first = outcome.arrived_at.and_then(|position| arrived.get(position));
+            if first.is_none_or(|first| first.capture == arrival.capture) {
+                outcome.copies = outcome.copies.saturating_add(1);
+            }
             continue;
         }
         (outcome.arrived_at, outcome.is_damaged) = (Some(position), arrival.is_damaged);

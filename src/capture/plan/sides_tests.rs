@@ -118,6 +118,13 @@ fn packets_to_different_processes_do_not_overtake_each_other() {
 }
 
 #[test]
+fn a_packet_that_one_process_hands_on_to_another_is_no_copy() {
+    let at = |capture| Sighting { capture, ..packet(0, 5) };
+    let copies = |captures: [usize; 2]| became(&[packet(0, 0)], &captures.map(at))[0].copies;
+    assert_eq!((copies([1, 1]), copies([1, 2])), (1, 0));
+}
+
+#[test]
 fn what_was_never_sent_and_arrives_is_nobodys() {
     let other = Sighting { payload_bytes: 9, ..packet(0, 5) };
     let outcomes = became(&[packet(0, 0)], &[packet(7, 4), other]);
