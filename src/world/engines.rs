@@ -92,7 +92,10 @@ fn refused(what: &str) -> CommandError {
 mod tests {
     use super::*;
 
-    fn told(set: &[(&str, &str)]) -> Result<(String, Option<&'static str>), String> {
+    /// Names and values.
+    type Set<'a> = &'a [(&'a str, &'a str)];
+
+    fn told(set: Set<'_>) -> Result<(String, Option<&'static str>), String> {
         let variable =
             |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         match shard(None, variable) {
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn each_engine_numbers_in_its_own_way() {
-        let cases: [(&[(&str, &str)], &str, Option<&str>); 10] = [
+        let cases: [(Set<'_>, &str, Option<&str>); 10] = [
             (&[], "1/1", None),
             (&[(INDEX, ""), (COUNT, "")], "1/1", None),
             (&[(INDEX, "0"), (COUNT, "4")], "1/4", Some(INDEX)),
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_an_engine_says_wrongly_is_one_sentence() {
-        let cases: [(&[(&str, &str)], &str); 9] = [
+        let cases: [(Set<'_>, &str); 9] = [
             (&[(INDEX, "0")], "PUMICE_SHARD_INDEX is set, and PUMICE_SHARD_COUNT is not: correct it"),
             (&[(COUNT, "4")], "PUMICE_SHARD_COUNT is set, and PUMICE_SHARD_INDEX is not"),
             (&[(KUBERNETES, "0")], "JOB_COMPLETION_INDEX is set, and PUMICE_SHARD_COUNT is not"),
