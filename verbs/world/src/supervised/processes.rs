@@ -119,6 +119,8 @@ impl Supervisor {
         self.descriptors.remove(&process);
         self.alarms.forget(process, true);
         self.changes += 1;
+        // Its connections have ended.
+        self.delivery.may_be_pending();
         self.wake_shared_words();
         let parent = self.threads.processes.get_mut(&process).and_then(|one| {
             one.has_ended = true;

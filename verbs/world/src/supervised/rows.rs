@@ -62,6 +62,7 @@ pub(crate) enum Service {
     SchedYield,
     GetAffinity,
     SetAffinity,
+    GetProcessor,
     /// Opens a file by the name that is argument 0 or 1.
     Opens(usize),
     Flock,
@@ -90,11 +91,11 @@ type Row = (Sysno, Service);
 
 use Service::{
     Accepts, Alarm, Binds, Changes, ClockGettime, ClockNanosleep, Clones, Connects, Doubtful, EpollPwait2,
-    EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, Getrandom, Gettimeofday, Hints,
-    IntervalTimer, Kills, Listens, ListsFolder, Nanosleep, Opens, Passes, Pauses, Poll, Ppoll, ProcessorTime,
-    Reads, ReadsLink, Receives, Refuses, SchedYield, Select, Sends, SetAffinity, SetTidAddress, Socket,
-    Stats, Statx, Sysinfo, Time, TimerCreate, TimerSettime, TimerTells, TimerfdCreate, TimerfdGettime,
-    TimerfdSettime, Vforks, Waitid, Waits4, Writes,
+    EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, GetProcessor, Getrandom,
+    Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder, Nanosleep, Opens, Passes, Pauses, Poll,
+    Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select, Sends, SetAffinity,
+    SetTidAddress, Socket, Stats, Statx, Sysinfo, Time, TimerCreate, TimerSettime, TimerTells, TimerfdCreate,
+    TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
 };
 
 /// What is done about each call.
@@ -301,7 +302,7 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::getrandom, Getrandom),
     (Sysno::sched_getaffinity, GetAffinity),
     (Sysno::sched_setaffinity, SetAffinity),
-    (Sysno::getcpu, Passes),
+    (Sysno::getcpu, GetProcessor),
     (Sysno::getpid, Passes),
     (Sysno::getppid, Passes),
     (Sysno::gettid, Passes),

@@ -97,6 +97,7 @@ impl Supervisor {
 
     /// Ends the waits that have come to their end.
     fn wake(&mut self) {
+        self.delivery.settle();
         let now_ns = self.clock.now_ns();
         if self.timers.fire(now_ns) {
             self.changes += 1;

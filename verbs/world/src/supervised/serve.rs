@@ -49,6 +49,7 @@ impl Supervisor {
             }
             Service::Changes => {
                 self.changes += 1;
+                self.may_send(id, &call);
                 self.make_and_go(id, call, AS_IT_IS)
             }
             Service::Doubtful => {
@@ -95,6 +96,7 @@ impl Supervisor {
             Service::Connects | Service::Listens => {
                 self.bind_unbound(id, call)?;
                 self.changes += 1;
+                self.delivery.may_be_pending();
                 self.make_and_go(id, call, AS_IT_IS)
             }
             Service::Futex => self.futex(id, call, woken),
@@ -118,6 +120,7 @@ impl Supervisor {
                 self.answer(id, call, 0)
             }
             Service::GetAffinity => self.tell_affinity(id, call),
+            Service::GetProcessor => self.tell_processor(id, call),
             Service::SetAffinity => self.answer(id, call, 0),
             Service::Opens(name) => self.open(id, call, name),
             Service::Flock => self.flock(id, call),
@@ -327,6 +330,7 @@ impl Supervisor {
             wait.looked_at = self.changes;
             return self.wait(id, call, wait);
         }
+        self.may_send(id, &call);
         match self.make(id, call, AS_IT_IS)? {
             Made::Result(result) => {
                 if result == -i64::from(libc::EAGAIN) {

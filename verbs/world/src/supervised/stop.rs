@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::system::tick_each_second;
+use super::system::tick_each;
 use super::threads::Call;
 use super::tracee::Tracee;
 use crate::ended::Exit;
@@ -35,7 +35,9 @@ pub(crate) enum Stop {
 
 /// Processor time without a call after which a thread spins, in ns.
 const SPIN_NS: u64 = 500_000_000;
-/// Ticks of the watchdog, one a second, without any processor time after which a thread is stuck.
+/// The time between two ticks of the watchdog, in us.
+const TICK_US: u32 = 1_000_000;
+/// Ticks without any processor time after which a thread is stuck.
 const STUCK_TICKS: u32 = 30;
 
 /// Waits until a thread stops.
@@ -43,7 +45,7 @@ const STUCK_TICKS: u32 = 30;
 /// # Errors
 /// It is no thread of this supervisor.
 pub(crate) fn await_stop(tracee: Tracee) -> nix::Result<Stop> {
-    tick_each_second();
+    tick_each(TICK_US);
     // How busy the machine is with others does not count: only what the thread itself uses does.
     let (mut at_first_tick, mut ticks) = (None, 0);
     let status = loop {

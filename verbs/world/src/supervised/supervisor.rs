@@ -10,8 +10,10 @@ use nix::unistd::Pid;
 use super::alarms::Alarms;
 use super::chance::Chance;
 use super::clock::Clock;
+use super::delivery::Delivery;
 use super::devices::Devices;
 use super::filter;
+use super::processor::Bound;
 use super::readiness::Descriptors;
 use super::start::{NOT_FOUND, NOT_STARTED, start};
 use super::stop::{Stop, await_stop};
@@ -40,6 +42,7 @@ const MORE_NS: u64 = 800;
 /// The program cannot be started or traced, all threads wait for ever, or the run was to be strict and is not
 /// sure to repeat.
 pub(crate) fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
+    let _bound = Bound::here();
     let mut supervisor = Supervisor::new(options)?;
     let ended = supervisor.run();
     supervisor.end();
@@ -53,6 +56,8 @@ pub(crate) struct Supervisor {
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
     pub(crate) alarms: Alarms,
+    /// What was sent by loopback.
+    pub(crate) delivery: Delivery,
     /// The descriptors of each process.
     pub(crate) descriptors: BTreeMap<u32, Descriptors>,
     /// Decides who is next, and what calls cost.
@@ -100,6 +105,7 @@ impl Supervisor {
             clock: Clock::default(),
             timers: Timers::default(),
             alarms: Alarms::default(),
+            delivery: Delivery::new(),
             descriptors: BTreeMap::new(),
             order: Chance::new(options.seed, 1),
             last: None,
@@ -393,7 +399,7 @@ impl Supervisor {
             let _ = super::stop::await_end(thread.tracee);
         }
         if let Some(outer) = self.outer.take() {
-            let _ = nix::sys::wait::waitpid(outer, None);
+            while nix::sys::wait::waitpid(outer, None) == Err(Errno::EINTR) {}
         }
     }
 }

@@ -40,8 +40,8 @@ pub(crate) fn queue_signal(leader: i32, thread: Option<i32>, signal: i32, timer:
     };
 }
 
-/// From now on a tick interrupts waits once in a second.
-pub(crate) fn tick_each_second() {
+/// From now on a tick interrupts waits once in this time, in us. What is begun stays.
+pub(crate) fn tick_each(us: u32) {
     static BEGUN: Once = Once::new();
     extern "C" fn tick(_: i32) {}
     BEGUN.call_once(|| {
@@ -50,8 +50,8 @@ pub(crate) fn tick_each_second() {
         if unsafe { sigaction(Signal::SIGALRM, &action) }.is_err() {
             return;
         }
-        let second = libc::timeval { tv_sec: 1, tv_usec: 0 };
-        let interval = libc::itimerval { it_interval: second, it_value: second };
+        let time = libc::timeval { tv_sec: i64::from(us / 1_000_000), tv_usec: i64::from(us % 1_000_000) };
+        let interval = libc::itimerval { it_interval: time, it_value: time };
         // SAFETY: the value lives through the call, and the old one is not asked for.
         unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const interval, std::ptr::null_mut()) };
     });
