@@ -1,7 +1,7 @@
 //! Files of the kernel's that say, beside what is the same in every run, what is not: programs read them with
 //! that corrected.
 
-use super::machine::PROCESSORS;
+use super::machine::{MEMORY, PROCESSORS};
 use super::supervisor::Supervisor;
 use super::threads::ThreadId;
 use super::tracee::Tracee;
@@ -20,6 +20,11 @@ const START: usize = 19;
 impl Supervisor {
     /// What a program reads instead of a file of this name; `None`: the file itself.
     pub(crate) fn corrected(&mut self, id: ThreadId, path: &str) -> Option<String> {
+        if path == "/proc/meminfo"
+            || path.starts_with("/sys/devices/system/node/") && path.ends_with("/meminfo")
+        {
+            return std::fs::read_to_string(path).ok().map(|text| memory(&text));
+        }
         let correct: fn(&mut Supervisor, &str) -> String =
             match path.strip_prefix("/proc/")?.split('/').collect::<Vec<_>>()[..] {
                 [_, "stat"] => |_, text| stat(text),
@@ -88,6 +93,22 @@ fn status(text: &str) -> String {
     text.lines().map(correct).collect()
 }
 
+/// The memory of the machine, half of which is free; what else is counted is 0.
+fn memory(text: &str) -> String {
+    let correct = |line: &str| {
+        let Some((name, value)) = line.split_once(':') else { return format!("{line}\n") };
+        let kb = match name.rsplit(' ').next() {
+            Some("MemTotal") => MEMORY / 1024,
+            Some("MemFree" | "MemAvailable" | "MemUsed") => MEMORY / 2048,
+            Some("Hugepagesize") => 2048,
+            _ => 0,
+        };
+        let unit = if value.ends_with("kB") { " kB" } else { "" };
+        format!("{name}:{kb:>16}{unit}\n")
+    };
+    text.lines().map(correct).collect()
+}
+
 /// The memory of a process: files are of one device, and their inodes are made of their names.
 fn maps(text: &str) -> String {
     let mut corrected = String::new();
@@ -148,6 +169,14 @@ mod tests {
         let corrected = maps(line);
         assert!(corrected.starts_with("7ffff7dd5000-7ffff7dfb000 r--p 00001000 00:01 "), "{corrected}");
         assert!(!corrected.contains("12345") && corrected.ends_with("/lib/x.so\n"), "{corrected}");
+    }
+
+    #[test]
+    fn the_memory_of_the_machine_is_that_of_every_world() {
+        let text = "MemTotal:       123 kB\nNode 0 MemFree:  9 kB\nHugePages_Total:  1\n";
+        let told = "MemTotal:        16777216 kB\nNode 0 MemFree:         8388608 kB\n\
+                    HugePages_Total:               0\n";
+        assert_eq!(memory(text), told);
     }
 
     #[test]

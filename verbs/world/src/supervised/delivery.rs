@@ -1,8 +1,9 @@
 //! Whether what was sent by loopback has arrived.
 //!
 //! As a rule a packet arrives within the call that sends it. On a busy machine the kernel puts the rest of a
-//! queue off, to a thread of its own that runs later. Each processor has one queue, whatever the network it is
-//! of: what the supervisor sends to itself on the processor of the world arrives after all that was sent before.
+//! queue off, to a thread of its own that runs later. Each processor has one queue, whatever the network it
+//! is of: what the supervisor sends to itself on the processor of the world arrives after all that was sent
+//! before.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};

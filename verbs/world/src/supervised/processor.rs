@@ -1,7 +1,7 @@
 //! The one processor of a world: its threads and the supervisor take turns there.
 //!
-//! Packets of the loopback interface wait in a queue of the processor that sent them, so that all that the world
-//! and its supervisor send are in one queue.
+//! Packets of the loopback interface wait in a queue of the processor that sent them, so that all that the
+//! world and its supervisor send are in one queue.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;

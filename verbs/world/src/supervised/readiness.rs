@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_tick_during_a_look_makes_nothing_ready() {
-        super::super::system::tick_each(100);
+        let _ticks = super::super::system::Ticks::each(100);
         let (reader, _writer) = nix::unistd::pipe().unwrap();
         for look in 0..200_000 {
             assert!(!are_ready(&mut [entry(reader.as_fd(), libc::POLLIN)]), "look {look}");

@@ -69,6 +69,8 @@ pub(crate) enum Service {
     Fcntl,
     /// Waits for a signal.
     Pauses,
+    /// Waits for a signal, and takes it.
+    TakesSignal,
     /// Facts of a file, whose structure is the argument with this index.
     Stats(usize),
     Statx,
@@ -94,8 +96,8 @@ use Service::{
     EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, GetProcessor, Getrandom,
     Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder, Nanosleep, Opens, Passes, Pauses, Poll,
     Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select, Sends, SetAffinity,
-    SetTidAddress, Socket, Stats, Statx, Sysinfo, Time, TimerCreate, TimerSettime, TimerTells, TimerfdCreate,
-    TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
+    SetTidAddress, Socket, Stats, Statx, Sysinfo, TakesSignal, Time, TimerCreate, TimerSettime, TimerTells,
+    TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
 };
 
 /// What is done about each call.
@@ -289,6 +291,10 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::tgkill, Kills),
     (Sysno::pause, Pauses),
     (Sysno::rt_sigsuspend, Pauses),
+    (Sysno::rt_sigtimedwait, TakesSignal),
+    (Sysno::rt_sigqueueinfo, Kills),
+    (Sysno::rt_tgsigqueueinfo, Kills),
+    (Sysno::pidfd_send_signal, Kills),
     (Sysno::rt_sigaction, Passes),
     (Sysno::rt_sigprocmask, Passes),
     (Sysno::rt_sigpending, Passes),
