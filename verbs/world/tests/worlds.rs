@@ -57,8 +57,8 @@ fn printed(options: &WorldOptions) -> (Ended, String) {
     (ended, String::from_utf8(output).unwrap())
 }
 
-/// Several seeds, each twice: the same run, byte by byte; among them several orders.
-fn repeats(name: &str, seeds: u64) {
+/// Several seeds, each twice: the same run, byte by byte; among them so many orders.
+fn repeats(name: &str, seeds: u64, least_orders: usize) {
     let scratch = Scratch::new(name);
     let Some(program) = scratch.program(name) else { return };
     let mut orders = BTreeSet::new();
@@ -70,17 +70,43 @@ fn repeats(name: &str, seeds: u64) {
         assert!(first.0.certificate.doubts.is_empty(), "seed {seed}: {}", first.0.certificate);
         orders.insert(first.1);
     }
-    assert!(orders.len() as u64 >= seeds / 2, "{} orders in {seeds} seeds", orders.len());
+    assert!(orders.len() >= least_orders, "{} orders in {seeds} seeds", orders.len());
 }
 
 #[test]
 fn threads_repeat() {
-    repeats("threads", 8);
+    repeats("threads", 8, 4);
 }
 
 #[test]
 fn processes_and_sockets_repeat() {
-    repeats("server", 8);
+    repeats("server", 8, 4);
+}
+
+#[test]
+fn locks_with_inheritance_robust_locks_and_signals_repeat() {
+    repeats("locks", 8, 2);
+    let scratch = Scratch::new("locks-said");
+    let Some(program) = scratch.program("locks") else { return };
+    let (_, output) = printed(&world(&scratch, 1, &[program.to_str().unwrap()]));
+    let told = "Owner died\nOwner died\nOwner died\n-1 1 1 1\n";
+    assert!(output.ends_with(told) && !output.contains("two at a time"), "{output}");
+}
+
+#[test]
+fn threads_that_wait_for_memory_repeat() {
+    repeats("spins", 4, 1);
+}
+
+#[test]
+fn a_thread_that_looks_at_what_stays_ready_does_not_keep_others_from_going_on() {
+    let scratch = Scratch::new("stays-ready");
+    let Some(program) = scratch.program("stays_ready") else { return };
+    for seed in 0..4 {
+        let options = world(&scratch, seed, &[program.to_str().unwrap()]);
+        let (first, second) = (printed(&options), printed(&options));
+        assert_eq!((first.1.as_str(), &first), ("done\n", &second), "seed {seed}");
+    }
 }
 
 #[test]

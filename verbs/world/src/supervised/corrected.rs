@@ -1,6 +1,7 @@
 //! Files of the kernel's that say, beside what is the same in every run, what is not: programs read them with
 //! that corrected.
 
+use super::machine::{MEMORY, PROCESSORS};
 use super::supervisor::Supervisor;
 use super::threads::ThreadId;
 use super::tracee::Tracee;
@@ -9,12 +10,21 @@ use super::tracee::Tracee;
 const TICKS: u64 = 100;
 /// Fields of a process's `stat` behind its name that are 0 in every world: times, faults of pages, memory.
 const ZEROED: [usize; 17] = [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 36, 39, 40, 41, 33];
+/// Fields of a socket that follow the kernel's own timers, with what they say when none runs: the timer that
+/// runs and when it ends, time-outs, and what the kernel has measured of the other side.
+const TIMER_FIELDS: [(usize, &str); 7] =
+    [(5, "00:00000000"), (6, "00000000"), (12, "0"), (13, "0"), (14, "0"), (15, "0"), (16, "0")];
 /// The field of its start, counted likewise.
 const START: usize = 19;
 
 impl Supervisor {
     /// What a program reads instead of a file of this name; `None`: the file itself.
     pub(crate) fn corrected(&mut self, id: ThreadId, path: &str) -> Option<String> {
+        if path == "/proc/meminfo"
+            || path.starts_with("/sys/devices/system/node/") && path.ends_with("/meminfo")
+        {
+            return std::fs::read_to_string(path).ok().map(|text| memory(&text));
+        }
         let correct: fn(&mut Supervisor, &str) -> String =
             match path.strip_prefix("/proc/")?.split('/').collect::<Vec<_>>()[..] {
                 [_, "stat"] => |_, text| stat(text),
@@ -53,13 +63,13 @@ fn stat(text: &str) -> String {
 fn processors(text: &str) -> String {
     let Some(first) = text.split("\n\n").next() else { return String::new() };
     let mut all = String::new();
-    for number in 0..super::machine::PROCESSORS {
+    for number in 0..PROCESSORS {
         for line in first.lines() {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             let value = match name.trim() {
                 "processor" | "core id" | "apicid" | "initial apicid" => format!(" {number}"),
                 "cpu MHz" => " 1000.000".to_owned(),
-                "siblings" | "cpu cores" => format!(" {}", super::machine::PROCESSORS),
+                "siblings" | "cpu cores" => format!(" {}", PROCESSORS),
                 _ => value.to_owned(),
             };
             all.push_str(&format!("{name}:{value}\n"));
@@ -76,7 +86,25 @@ fn status(text: &str) -> String {
             let unit = if value.ends_with("kB") { " kB" } else { "" };
             format!("{name}:\t0{unit}\n")
         }
+        Some(("Cpus_allowed", _)) => format!("Cpus_allowed:\t{:x}\n", (1_u64 << PROCESSORS) - 1),
+        Some(("Cpus_allowed_list", _)) => format!("Cpus_allowed_list:\t0-{}\n", PROCESSORS - 1),
         _ => format!("{line}\n"),
+    };
+    text.lines().map(correct).collect()
+}
+
+/// The memory of the machine, half of which is free; what else is counted is 0.
+fn memory(text: &str) -> String {
+    let correct = |line: &str| {
+        let Some((name, value)) = line.split_once(':') else { return format!("{line}\n") };
+        let kb = match name.rsplit(' ').next() {
+            Some("MemTotal") => MEMORY / 1024,
+            Some("MemFree" | "MemAvailable" | "MemUsed") => MEMORY / 2048,
+            Some("Hugepagesize") => 2048,
+            _ => 0,
+        };
+        let unit = if value.ends_with("kB") { " kB" } else { "" };
+        format!("{name}:{kb:>16}{unit}\n")
     };
     text.lines().map(correct).collect()
 }
@@ -106,12 +134,13 @@ fn sockets(text: &str, mut number_of: impl FnMut(u64) -> u64) -> String {
     let mut lines = text.lines();
     let head = lines.next().unwrap_or("").to_owned();
     let mut all: Vec<Vec<&str>> = lines.map(|line| line.split_whitespace().collect()).collect();
-    all.sort_by(|one, other| one.get(1..).cmp(&other.get(1..)));
+    all.sort_by(|one, other| one.get(1..5).cmp(&other.get(1..5)));
     let mut corrected = head + "\n";
     for (number, mut fields) in all.into_iter().enumerate() {
         let inode = fields.get(9).and_then(|inode| inode.parse().ok()).unwrap_or(0);
         let (slot, inode) = (format!("{number}:"), if inode == 0 { 0 } else { number_of(inode) }.to_string());
-        for (index, value) in [(0, slot.as_str()), (9, inode.as_str()), (11, "0000000000000000")] {
+        let named = [(0, slot.as_str()), (9, inode.as_str()), (11, "0000000000000000")];
+        for (index, value) in named.into_iter().chain(TIMER_FIELDS) {
             if let Some(field) = fields.get_mut(index) {
                 *field = value;
             }
@@ -143,13 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn the_memory_of_the_machine_is_that_of_every_world() {
+        let text = "MemTotal:       123 kB\nNode 0 MemFree:  9 kB\nHugePages_Total:  1\n";
+        let told = "MemTotal:        16777216 kB\nNode 0 MemFree:         8388608 kB\n\
+                    HugePages_Total:               0\n";
+        assert_eq!(memory(text), told);
+    }
+
+    #[test]
     fn sockets_have_no_inodes() {
         let text = "  sl  local_address rem_address st\n\
-                    \x20 9: 02 00 07 00:00 00:0 00 0 0 991 2 ffff88 0\n\
-                    \x20 3: 01 00 07 00:00 00:0 00 0 0 990 2 ffff99 0\n";
+                    \x20 9: 02 00 07 00:00 01:2 03 0 0 991 2 ffff88 4\n\
+                    \x20 3: 01 00 07 00:00 01:2 03 0 0 990 2 ffff99 4\n";
         let corrected = sockets(text, |inode| inode - 900);
         assert!(
-            corrected.contains("  0: 01 00 07 00:00 00:0 00 0 0 90 2 0000000000000000 0\n"),
+            corrected.contains("  0: 01 00 07 00:00 00:00000000 00000000 0 0 90 2 0000000000000000 0\n"),
             "{corrected}"
         );
     }

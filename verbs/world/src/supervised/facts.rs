@@ -1,12 +1,11 @@
 //! Facts of files and of the machine, as every run shows them.
 
+use super::machine::MEMORY;
 use super::serve::{AS_IT_IS, Made};
 use super::supervisor::Supervisor;
 use super::threads::{Call, ThreadId};
 use crate::error::WorldError;
 
-/// The memory of the machine of every world, in bytes.
-const MEMORY: u64 = 16 << 30;
 /// Where a `stat` structure has its device, inode and three times, in bytes.
 const STAT: Layout = Layout { device: 0, has_halves: false, inode: 8, times: &[72, 88, 104] };
 /// The same of a `statx` structure; its device is two numbers of 4 bytes each, which stand together.

@@ -90,6 +90,15 @@ impl Supervisor {
         self.answer_done(id, call, done)
     }
 
+    /// The processor that a thread is on: the first one, in every run.
+    pub(crate) fn tell_processor(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        let [processor, node, ..] = call.arguments();
+        let tracee = self.tracee(id)?;
+        let places = [processor, node].into_iter().filter(|place| *place != 0);
+        let done = places.map(|place| tracee.write(place, &[0; 4])).collect::<nix::Result<()>>();
+        self.answer_done(id, call, done.map(|()| 0))
+    }
+
     /// Locks a file; waits here while another one has it.
     pub(crate) fn flock(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [_, operation, ..] = call.arguments();

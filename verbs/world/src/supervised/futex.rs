@@ -1,17 +1,27 @@
 //! Words that threads wait for (`futex`): the supervisor keeps the queues, and the kernel has none.
 
+use super::inheritance::result_of_lock;
 use super::memory::{Word, word};
 use super::supervisor::Supervisor;
 use super::threads::{Call, Doing, ThreadId};
 use super::waits::{Wait, WaitFor, Woken};
 use crate::error::WorldError;
 
+/// As `FUTEX_LOCK_PI`, with the clock as in other waits; newer than the headers.
+const FUTEX_LOCK_PI2: i32 = 13;
 /// All bits: a wait or a wake that chooses none.
 const ANY: u32 = u32::MAX;
 
 impl Supervisor {
     pub(crate) fn futex(&mut self, id: ThreadId, call: Call, woken: Option<Woken>) -> Result<(), WorldError> {
+        let locks = [libc::FUTEX_LOCK_PI, FUTEX_LOCK_PI2].contains(&command_of(&call));
         match woken {
+            Some(why) if locks => {
+                return match result_of_lock(why) {
+                    Some(result) => self.answer(id, call, result),
+                    None => self.begin_anew(id, call),
+                };
+            }
             Some(Woken::Ready) => {
                 self.not_in_vain(id);
                 return self.answer(id, call, 0);
@@ -26,7 +36,7 @@ impl Supervisor {
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
         let (tracee, process) = (thread.tracee, thread.process);
         let key = |address: u64| word(tracee, process, address, is_private);
-        match operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) {
+        match command_of(&call) {
             libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => self.wait_for_word(id, call, key(address)),
             libc::FUTEX_WAKE => self.wake_and_answer(id, call, key(address), value, ANY),
             libc::FUTEX_WAKE_BITSET => self.wake_and_answer(id, call, key(address), value, third as u32),
@@ -54,10 +64,11 @@ impl Supervisor {
                 }
                 self.answer(id, call, woken as i64)
             }
-            _ => {
-                self.doubt(id, "used a mutex with priority inheritance")?;
-                self.make_and_go(id, call, super::serve::AS_IT_IS)
-            }
+            libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => self.lock_with_inheritance(id, call, key(address), false),
+            libc::FUTEX_TRYLOCK_PI => self.lock_with_inheritance(id, call, key(address), true),
+            libc::FUTEX_UNLOCK_PI => self.unlock_with_inheritance(id, call, key(address)),
+            // Of condition variables with priority inheritance, which no C library has any more.
+            _ => self.answer(id, call, -i64::from(libc::ENOSYS)),
         }
     }
 
@@ -142,6 +153,12 @@ impl Supervisor {
         }
         moved
     }
+}
+
+/// The command of a call, without its flags.
+fn command_of(call: &Call) -> i32 {
+    let [_, operation, ..] = call.arguments();
+    operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
 }
 
 /// What FUTEX_WAKE_OP writes, and whether it also wakes those of the second word.

@@ -2,11 +2,13 @@
 
 /// The processors that every machine of a world has.
 pub(crate) const PROCESSORS: u32 = 4;
+/// Its memory, in bytes.
+pub(crate) const MEMORY: u64 = 16 << 30;
 /// Folders of facts of the machine: every world has them, without the facts.
-pub(crate) const EMPTY_FOLDERS: [&str; 2] = ["/sys/bus/pci/devices", "/sys/class/thermal"];
+pub(crate) const EMPTY_FOLDERS: [&str; 3] = ["/sys/bus/pci/devices", "/sys/class/thermal", "/sys/class/net"];
 
 /// Files below /proc and /sys that say the same in every run.
-const STEADY: [&str; 14] = [
+const STEADY: [&str; 16] = [
     "/proc/self/exe",
     // Of the process itself, and of the world's own network.
     "/proc/self/fd",
@@ -21,6 +23,8 @@ const STEADY: [&str; 14] = [
     "/proc/filesystems",
     "/sys/devices/system/cpu/online",
     "/sys/devices/system/cpu/possible",
+    "/sys/devices/system/node",
+    "/sys/class/net",
     "/sys/kernel/mm/transparent_hugepage/",
 ];
 

@@ -1,11 +1,12 @@
 //! Sockets: ports are given out in order, and TCP does not wait for more.
 
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockaddrLike as _, SockaddrStorage, bind, getsockname, setsockopt, sockopt,
 };
+use syscalls::Sysno;
 
 use super::serve::{AS_IT_IS, Made};
 use super::supervisor::Supervisor;
@@ -37,6 +38,17 @@ impl Supervisor {
     fn file(&self, id: ThreadId, descriptor: i64) -> Option<OwnedFd> {
         let process = self.threads.get(id)?.process;
         self.descriptors.get(&process)?.get(i32::try_from(descriptor).ok()?)
+    }
+
+    /// The call may send something by a network: data, that there is room again, or the end of a connection.
+    pub(crate) fn may_send(&mut self, id: ThreadId, call: &Call) {
+        const SEVERAL: [Sysno; 4] = [Sysno::close_range, Sysno::dup2, Sysno::dup3, Sysno::sendfile];
+        let [first, ..] = call.arguments();
+        if SEVERAL.iter().any(|one| *one as u64 == call.number) {
+            self.delivery.may_be_pending();
+        } else if let Some(file) = self.file(id, i64::from(first as i32)) {
+            self.delivery.touched(file.as_fd());
+        }
     }
 
     fn next_port(&mut self) -> u16 {

@@ -10,6 +10,7 @@ use super::memory::Word;
 use super::readiness::Descriptors;
 use super::rows::Service;
 use super::serve::{AS_IT_IS, Made};
+use super::signals::{ended_by_signal, field, signal_bit};
 use super::stop::{Stop, await_end, await_stop};
 use super::supervisor::Supervisor;
 use super::threads::{Call, Doing, ThreadId};
@@ -48,15 +49,20 @@ impl Supervisor {
         self.note(id, &call.name(), code as i64 & 0xff)?;
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
         let (tracee, process) = (thread.tracee, thread.process);
+        let locks = self.robust_locks(id);
         tracee.go_on(None)?;
         let own = self.threads.of_process(process);
         if call.number == Sysno::exit_group as u64 || own.len() == 1 {
             return self.end_process(process);
         }
         let is_leader = self.threads.processes.get(&process).is_some_and(|one| one.leader == tracee.0);
-        if !is_leader {
+        if is_leader {
+            await_standing_still(tracee.0);
+        } else {
             await_end(tracee)?;
         }
+        let through = own.iter().filter(|other| **other != id).find_map(|other| self.threads.get(*other));
+        self.release_robust(through.map(|other| other.tracee), &locks);
         // The first thread of a process is there, without doing anything, until the others have gone.
         self.forget_thread(id, !is_leader);
         Ok(())
@@ -119,6 +125,8 @@ impl Supervisor {
         self.descriptors.remove(&process);
         self.alarms.forget(process, true);
         self.changes += 1;
+        // Its connections have ended.
+        self.delivery.may_be_pending();
         self.wake_shared_words();
         let parent = self.threads.processes.get_mut(&process).and_then(|one| {
             one.has_ended = true;
@@ -203,7 +211,8 @@ impl Supervisor {
     pub(crate) fn kill(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         self.changes += 1;
         let [_, second, third, ..] = call.arguments();
-        let signal = if call.number == Sysno::tgkill as u64 { third } else { second } as i32;
+        let of_thread = [Sysno::tgkill, Sysno::rt_tgsigqueueinfo].map(|one| one as u64);
+        let signal = if of_thread.contains(&call.number) { third } else { second } as i32;
         let Made::Result(result) = self.make(id, call, AS_IT_IS)? else { return Ok(()) };
         self.note(id, &call.name(), result)?;
         if signal == libc::SIGKILL && result == 0 {
@@ -233,23 +242,18 @@ impl Supervisor {
     pub(crate) fn interrupt_waits(&mut self) {
         for thread in self.threads.threads.values_mut() {
             let Doing::Waiting(call, _) = &thread.doing else { continue };
-            let number = thread.tracee.0;
-            let pending = field(number, "SigPnd:").unwrap_or(0) | field(number, "ShdPnd:").unwrap_or(0);
-            if pending == 0 {
-                continue;
-            }
-            let own = || field(number, "SigBlk:").unwrap_or(0);
-            let blocked = mask_of(thread.tracee, call).unwrap_or_else(own);
-            let ignored = field(number, "SigIgn:").unwrap_or(0);
-            let caught = field(number, "SigCgt:").unwrap_or(0);
-            // By default these do nothing.
-            let quiet = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT].map(signal_bit);
-            let quiet = quiet.iter().fold(0, |all, bit| all | bit) & !caught;
-            if pending & !blocked & !ignored & !quiet != 0 {
-                thread.doing = Doing::Woken(*call, Woken::Interrupted);
-                thread.vain = 0;
-            }
+            let Some(why) = ended_by_signal(thread.tracee, call) else { continue };
+            thread.doing = Doing::Woken(*call, why);
+            thread.vain = 0;
         }
+    }
+}
+
+/// Waits until the first thread of a process has done all that it does at its end, though other threads of
+/// the process are there: then nothing tells of it.
+fn await_standing_still(leader: Pid) {
+    while state(leader).is_some_and(|state| !"ZX".contains(state)) {
+        std::thread::yield_now();
     }
 }
 
@@ -260,38 +264,10 @@ fn exit_word(exit: Exit) -> i64 {
     }
 }
 
-const fn signal_bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
-
-/// A number in the kernel's status of a thread: process numbers are decimal, masks of signals hexadecimal.
-fn field(thread: Pid, name: &str) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    let value = status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned();
-    if name.starts_with("Sig") || name.starts_with("Shd") {
-        u64::from_str_radix(&value, 16).ok()
-    } else {
-        value.parse().ok()
-    }
-}
-
 /// The letter of the state that a thread is in.
 fn state(thread: Pid) -> Option<char> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("State:"))?.trim().chars().next()
-}
-
-/// The signals that a call blocks while it waits, if it says so.
-fn mask_of(tracee: Tracee, call: &Call) -> Option<u64> {
-    let [first, _, _, fourth, fifth, sixth] = call.arguments();
-    let at = match Sysno::new(call.number as usize) {
-        Some(Sysno::rt_sigsuspend) => first,
-        Some(Sysno::ppoll) => fourth,
-        Some(Sysno::epoll_pwait) | Some(Sysno::epoll_pwait2) => fifth,
-        Some(Sysno::pselect6) if sixth != 0 => tracee.read_u64(sixth).ok()?,
-        _ => 0,
-    };
-    if at == 0 { None } else { tracee.read_u64(at).ok() }
 }
 
 /// The word that the end of the thread that this call makes sets to 0.

@@ -39,6 +39,9 @@ impl Supervisor {
             }
         }
         self.alarms.forget(process, false);
+        // Descriptors were closed with it.
+        self.changes += 1;
+        self.delivery.may_be_pending();
         let mut random = [0; 16];
         if let Some(thread) = self.threads.get_mut(id) {
             thread.tracee = Tracee(leader);

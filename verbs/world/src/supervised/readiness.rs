@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
@@ -68,12 +69,28 @@ fn entry(file: BorrowedFd<'_>, events: i16) -> PollFd<'_> {
 
 /// Whether one of these is ready, or cannot be asked: then the call says what is wrong.
 fn are_ready(entries: &mut [PollFd<'_>]) -> bool {
-    poll(entries, PollTimeout::ZERO) != Ok(0)
+    look(entries, PollTimeout::ZERO) != Ok(0)
+}
+
+/// How many of these are ready. A tick of the watchdog meanwhile says nothing of them: even a look that does
+/// not wait may end with it.
+fn look(entries: &mut [PollFd<'_>], timeout: PollTimeout) -> nix::Result<i32> {
+    loop {
+        match poll(entries, timeout) {
+            Err(Errno::EINTR) => {}
+            answer => return answer,
+        }
+    }
 }
 
 /// Whether there is something to read.
 pub(crate) fn is_readable(file: BorrowedFd<'_>) -> bool {
-    poll(&mut [entry(file, libc::POLLIN)], PollTimeout::ZERO) == Ok(1)
+    await_readable(file, PollTimeout::ZERO)
+}
+
+/// The same, at the end of this time.
+pub(crate) fn await_readable(file: BorrowedFd<'_>, timeout: PollTimeout) -> bool {
+    look(&mut [entry(file, libc::POLLIN)], timeout) == Ok(1)
 }
 
 /// Whether calls on a file never wait.
@@ -86,4 +103,18 @@ fn is_nonblocking(file: BorrowedFd<'_>) -> bool {
 fn is_epoll(file: BorrowedFd<'_>) -> bool {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_during_a_look_makes_nothing_ready() {
+        let _ticks = super::super::system::Ticks::each(100);
+        let (reader, _writer) = nix::unistd::pipe().unwrap();
+        for look in 0..200_000 {
+            assert!(!are_ready(&mut [entry(reader.as_fd(), libc::POLLIN)]), "look {look}");
+        }
+    }
 }

@@ -62,12 +62,15 @@ pub(crate) enum Service {
     SchedYield,
     GetAffinity,
     SetAffinity,
+    GetProcessor,
     /// Opens a file by the name that is argument 0 or 1.
     Opens(usize),
     Flock,
     Fcntl,
     /// Waits for a signal.
     Pauses,
+    /// Waits for a signal, and takes it.
+    TakesSignal,
     /// Facts of a file, whose structure is the argument with this index.
     Stats(usize),
     Statx,
@@ -90,11 +93,11 @@ type Row = (Sysno, Service);
 
 use Service::{
     Accepts, Alarm, Binds, Changes, ClockGettime, ClockNanosleep, Clones, Connects, Doubtful, EpollPwait2,
-    EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, Getrandom, Gettimeofday, Hints,
-    IntervalTimer, Kills, Listens, ListsFolder, Nanosleep, Opens, Passes, Pauses, Poll, Ppoll, ProcessorTime,
-    Reads, ReadsLink, Receives, Refuses, SchedYield, Select, Sends, SetAffinity, SetTidAddress, Socket,
-    Stats, Statx, Sysinfo, Time, TimerCreate, TimerSettime, TimerTells, TimerfdCreate, TimerfdGettime,
-    TimerfdSettime, Vforks, Waitid, Waits4, Writes,
+    EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, GetProcessor, Getrandom,
+    Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder, Nanosleep, Opens, Passes, Pauses, Poll,
+    Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select, Sends, SetAffinity,
+    SetTidAddress, Socket, Stats, Statx, Sysinfo, TakesSignal, Time, TimerCreate, TimerSettime, TimerTells,
+    TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
 };
 
 /// What is done about each call.
@@ -288,6 +291,10 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::tgkill, Kills),
     (Sysno::pause, Pauses),
     (Sysno::rt_sigsuspend, Pauses),
+    (Sysno::rt_sigtimedwait, TakesSignal),
+    (Sysno::rt_sigqueueinfo, Kills),
+    (Sysno::rt_tgsigqueueinfo, Kills),
+    (Sysno::pidfd_send_signal, Kills),
     (Sysno::rt_sigaction, Passes),
     (Sysno::rt_sigprocmask, Passes),
     (Sysno::rt_sigpending, Passes),
@@ -301,7 +308,7 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::getrandom, Getrandom),
     (Sysno::sched_getaffinity, GetAffinity),
     (Sysno::sched_setaffinity, SetAffinity),
-    (Sysno::getcpu, Passes),
+    (Sysno::getcpu, GetProcessor),
     (Sysno::getpid, Passes),
     (Sysno::getppid, Passes),
     (Sysno::gettid, Passes),

@@ -9,6 +9,9 @@ use crate::options::Departure;
 
 /// Calls in vain in a row after which a thread goes on only if no other can.
 const VAIN: u32 = 8;
+/// How often others go first before one that looks in vain has a turn all the same: they may do nothing that
+/// ends by itself, and wait for what it does.
+const PATIENCE: u32 = 64;
 /// What a round of threads that all look in vain costs, at first and at most.
 const VAIN_NS: u64 = 1_000;
 const MOST_VAIN_SHIFT: u32 = 8;
@@ -25,8 +28,14 @@ impl Supervisor {
             let able: Vec<(ThreadId, u32)> = able.map(|(id, thread)| (*id, thread.vain)).collect();
             let working: Vec<ThreadId> =
                 able.iter().filter(|(_, vain)| *vain < VAIN).map(|(id, _)| *id).collect();
-            if !working.is_empty() {
+            self.passed_over = if working.len() < able.len() { self.passed_over + 1 } else { 0 };
+            if !working.is_empty() && self.passed_over < PATIENCE {
                 return Ok(self.draw(&working));
+            }
+            self.passed_over = 0;
+            if !working.is_empty() {
+                let vain: Vec<_> = able.into_iter().filter(|(_, vain)| *vain >= VAIN).collect();
+                return Ok(self.next_in_turn(&vain));
             }
             if able.is_empty() {
                 let Some(next_ns) = self.next_ns() else {
@@ -98,6 +107,7 @@ impl Supervisor {
 
     /// Ends the waits that have come to their end.
     fn wake(&mut self) {
+        self.delivery.settle();
         let now_ns = self.clock.now_ns();
         if self.timers.fire(now_ns) {
             self.changes += 1;

@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use super::rows::{Service, service};
+use super::signals::ended_by_signal;
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
 use super::threads::{Call, Doing, ThreadId};
@@ -28,6 +29,11 @@ impl Supervisor {
     /// Does what is to be done about a call, and lets the thread go on.
     pub(crate) fn serve(&mut self, id: ThreadId, call: Call, woken: Option<Woken>) -> Result<(), WorldError> {
         let [first, ..] = call.arguments();
+        // A signal of the process may have ended the waits of several threads, and one of them took it.
+        let woken = woken.filter(|why| {
+            let tracee = self.threads.get(id).map(|thread| thread.tracee);
+            *why != Woken::Interrupted || tracee.and_then(|tracee| ended_by_signal(tracee, &call)).is_some()
+        });
         let Some(service) = service(call.number) else {
             self.doubt(id, &format!("made the call {}, which a world does not know", call.name()))?;
             self.changes += 1;
@@ -49,6 +55,7 @@ impl Supervisor {
             }
             Service::Changes => {
                 self.changes += 1;
+                self.may_send(id, &call);
                 self.make_and_go(id, call, AS_IT_IS)
             }
             Service::Doubtful => {
@@ -95,10 +102,12 @@ impl Supervisor {
             Service::Connects | Service::Listens => {
                 self.bind_unbound(id, call)?;
                 self.changes += 1;
+                self.delivery.may_be_pending();
                 self.make_and_go(id, call, AS_IT_IS)
             }
             Service::Futex => self.futex(id, call, woken),
             Service::Waits4 | Service::Waitid => self.wait_for_child(id, call, service, woken),
+            Service::TakesSignal => self.wait_for_signal(id, call, woken),
             Service::Pauses => self.wait(id, call, Wait::new(WaitFor::Signal, None)),
             _ => self.serve_other(id, call, service),
         }
@@ -118,6 +127,7 @@ impl Supervisor {
                 self.answer(id, call, 0)
             }
             Service::GetAffinity => self.tell_affinity(id, call),
+            Service::GetProcessor => self.tell_processor(id, call),
             Service::SetAffinity => self.answer(id, call, 0),
             Service::Opens(name) => self.open(id, call, name),
             Service::Flock => self.flock(id, call),
@@ -327,6 +337,7 @@ impl Supervisor {
             wait.looked_at = self.changes;
             return self.wait(id, call, wait);
         }
+        self.may_send(id, &call);
         match self.make(id, call, AS_IT_IS)? {
             Made::Result(result) => {
                 if result == -i64::from(libc::EAGAIN) {

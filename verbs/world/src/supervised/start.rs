@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::personality::{self, Persona};
 use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid, fork, getgid, getuid, pipe, read, write};
@@ -219,10 +219,6 @@ fn bring_up_loopback() {
 fn first(command: &Prepared, filter: &BpfProgram) {
     if let Ok(known) = personality::get() {
         let _ = personality::set(known | Persona::ADDR_NO_RANDOMIZE);
-    }
-    let mut processor = CpuSet::new();
-    if processor.set(0).is_ok() {
-        let _ = sched_setaffinity(Pid::from_raw(0), &processor);
     }
     // SAFETY: numbers only; descriptors of the supervisor that are open here are closed.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };

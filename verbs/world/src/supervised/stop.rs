@@ -5,7 +5,6 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::system::tick_each_second;
 use super::threads::Call;
 use super::tracee::Tracee;
 use crate::ended::Exit;
@@ -33,17 +32,21 @@ pub(crate) enum Stop {
     Stuck,
 }
 
-/// Processor time without a call after which a thread spins, in ns.
-const SPIN_NS: u64 = 500_000_000;
-/// Ticks of the watchdog, one a second, without any processor time after which a thread is stuck.
-const STUCK_TICKS: u32 = 30;
+/// The time between two ticks of the watchdog, in us.
+pub(crate) const TICK_US: i64 = 2_000;
+/// Ticks without any processor time after which a thread is stuck.
+const STUCK_TICKS: u32 = 15_000;
 
 /// Waits until a thread stops.
 ///
 /// # Errors
 /// It is no thread of this supervisor.
 pub(crate) fn await_stop(tracee: Tracee) -> nix::Result<Stop> {
-    tick_each_second();
+    await_stop_within(tracee, u64::MAX)
+}
+
+/// The same; `Stop::Spins` when it has used the processor for so many ns without a call.
+pub(crate) fn await_stop_within(tracee: Tracee, spin_ns: u64) -> nix::Result<Stop> {
     // How busy the machine is with others does not count: only what the thread itself uses does.
     let (mut at_first_tick, mut ticks) = (None, 0);
     let status = loop {
@@ -52,7 +55,7 @@ pub(crate) fn await_stop(tracee: Tracee) -> nix::Result<Stop> {
                 let now_ns = tracee.processor_ns();
                 let used_ns = now_ns.saturating_sub(*at_first_tick.get_or_insert(now_ns));
                 ticks += 1;
-                if used_ns >= SPIN_NS {
+                if used_ns >= spin_ns {
                     return Ok(Stop::Spins);
                 }
                 if ticks >= STUCK_TICKS && used_ns == 0 {

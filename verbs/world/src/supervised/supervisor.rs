@@ -10,11 +10,15 @@ use nix::unistd::Pid;
 use super::alarms::Alarms;
 use super::chance::Chance;
 use super::clock::Clock;
+use super::delivery::Delivery;
 use super::devices::Devices;
 use super::filter;
+use super::processor::Bound;
 use super::readiness::Descriptors;
+use super::spin::{Proof, prove};
 use super::start::{NOT_FOUND, NOT_STARTED, start};
-use super::stop::{Stop, await_stop};
+use super::stop::{Stop, TICK_US, await_stop, await_stop_within};
+use super::system::Ticks;
 use super::threads::{Doing, ThreadId, Threads};
 use super::timers::Timers;
 use super::tracee::Tracee;
@@ -24,6 +28,10 @@ use crate::error::WorldError;
 use crate::options::{Departure, WorldOptions};
 use crate::recording::{Recorder, Recording};
 
+/// Processor time without a call after which it is looked whether a thread loops in vain, at first and at
+/// most, in ns. What does not is then left to do what it does, and at the end stopped.
+const FIRST_SPIN_NS: u64 = 500_000;
+const LONGEST_SPIN_NS: u64 = 500_000_000;
 /// Calls in vain for which a thread counts that ran for long without any.
 const SPINS: u32 = 64;
 /// What that costs, in ns of the world.
@@ -40,6 +48,8 @@ const MORE_NS: u64 = 800;
 /// The program cannot be started or traced, all threads wait for ever, or the run was to be strict and is not
 /// sure to repeat.
 pub(crate) fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
+    let _bound = Bound::here();
+    let _ticks = Ticks::each(TICK_US);
     let mut supervisor = Supervisor::new(options)?;
     let ended = supervisor.run();
     // A run that stands still is there until this process ends: the first of its processes ends with it.
@@ -56,12 +66,16 @@ pub(crate) struct Supervisor {
     pub(crate) clock: Clock,
     pub(crate) timers: Timers,
     pub(crate) alarms: Alarms,
+    /// What was sent by loopback.
+    pub(crate) delivery: Delivery,
     /// The descriptors of each process.
     pub(crate) descriptors: BTreeMap<u32, Descriptors>,
     /// Decides who is next, and what calls cost.
     pub(crate) order: Chance,
     /// Who went last.
     pub(crate) last: Option<ThreadId>,
+    /// How often in a row threads that look in vain were passed over.
+    pub(crate) passed_over: u32,
     /// How often something changed that others may wait for.
     pub(crate) changes: u64,
     /// The next port for a socket that asks for any.
@@ -103,9 +117,11 @@ impl Supervisor {
             clock: Clock::default(),
             timers: Timers::default(),
             alarms: Alarms::default(),
+            delivery: Delivery::new(),
             descriptors: BTreeMap::new(),
             order: Chance::new(options.seed, 1),
             last: None,
+            passed_over: 0,
             changes: 1,
             next_port: 32_768,
             sleeps: BTreeMap::new(),
@@ -228,14 +244,31 @@ impl Supervisor {
             return Ok(());
         }
         let tracee = thread.tracee;
-        let mut signal = signal;
+        let (mut signal, mut spin_ns) = (signal, FIRST_SPIN_NS);
+        let mut is_stopped = true;
         loop {
-            match tracee.go_on(signal.take()) {
+            match if is_stopped { tracee.go_on(signal.take()) } else { Ok(()) } {
                 // It was killed meanwhile: its end is what comes.
                 Ok(()) | Err(Errno::ESRCH) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            match await_stop(tracee)? {
+            let mut stop = await_stop_within(tracee, spin_ns)?;
+            is_stopped = !matches!(stop, Stop::Spins | Stop::Stuck);
+            if matches!(stop, Stop::Spins) && spin_ns < LONGEST_SPIN_NS {
+                spin_ns *= 4;
+                // Stopped where it happens to be.
+                tracee.interrupt()?;
+                is_stopped = true;
+                stop = match await_stop(tracee)? {
+                    Stop::Quiet => match prove(tracee)? {
+                        Proof::Loops => return self.loops(id),
+                        Proof::Open => Stop::Quiet,
+                        Proof::Stopped(stop) => stop,
+                    },
+                    other => other,
+                };
+            }
+            match stop {
                 Stop::Call(call) => {
                     if let Some(thread) = self.threads.get_mut(id) {
                         thread.doing = Doing::Call(*call);
@@ -255,6 +288,15 @@ impl Supervisor {
                 Stop::CallEnd | Stop::Born(..) | Stop::Exec | Stop::Quiet => {}
             }
         }
+    }
+
+    /// A thread loops until memory changes: others go first.
+    fn loops(&mut self, id: ThreadId) -> Result<(), WorldError> {
+        if let Some(thread) = self.threads.get_mut(id) {
+            thread.doing = Doing::Program;
+            thread.vain = thread.vain.max(SPINS);
+        }
+        self.note(id, "loops", 0)
     }
 
     /// A thread that runs for long without a call is stopped where it is, which is elsewhere in the next run.
@@ -402,7 +444,7 @@ impl Supervisor {
             let _ = super::stop::await_end(thread.tracee);
         }
         if let Some(outer) = self.outer.take() {
-            let _ = nix::sys::wait::waitpid(outer, None);
+            while nix::sys::wait::waitpid(outer, None) == Err(Errno::EINTR) {}
         }
     }
 }

@@ -294,10 +294,10 @@ impl Supervisor {
             // What was there has gone.
             return self.wait_again(id, call, wait);
         }
+        // What is ready may stay so, and the thread look at it again and again: only what it then does with
+        // it shows that it was not in vain.
         if result == 0 {
             self.in_vain(id);
-        } else {
-            self.not_in_vain(id);
         }
         self.note(id, &call.name(), result)?;
         self.go(id, None)

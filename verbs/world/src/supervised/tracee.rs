@@ -70,6 +70,11 @@ impl Tracee {
         ptrace::syscall(self.0, None)
     }
 
+    /// Goes on by one instruction.
+    pub(crate) fn step(self) -> nix::Result<()> {
+        ptrace::step(self.0, None)
+    }
+
     /// Stops it, wherever it is.
     pub(crate) fn interrupt(self) -> nix::Result<()> {
         ptrace::interrupt(self.0)
