@@ -28,8 +28,8 @@ const MAX_HELD: usize = 64;
 /// Send requests to a queue pair in the error state until that is told. One or two are how a program learns
 /// that all before them have been flushed.
 const IN_VAIN: u32 = 3;
-/// Looks until a failure is told.
-const LOOKS: u32 = 2;
+/// Looks until a failure is told, one each 25 ms: half a second, in which its cause may be found.
+const LOOKS: u32 = 20;
 
 /// Queue pairs went to an error state.
 #[derive(Debug, Default)]
