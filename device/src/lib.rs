@@ -18,7 +18,7 @@ pub use pumice_faults as faults;
 pub use pumice_faults::shuffle;
 pub use pumice_ground as ground;
 pub use pumice_ground::outside;
-pub use pumice_instruments::{capture, check, listeners, sysfs, trace};
+pub use pumice_instruments::{capture, check, listeners, sysfs, trace, waits};
 pub use pumice_objects as objects;
 pub use pumice_objects::memory;
 pub use pumice_ports as port;

@@ -133,6 +133,7 @@ pub(super) const HOUSES: &[House] = &[
             room("capture", &["capture.rs", "capture_tests.rs"], "packets as a file"),
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
             room("trace", &["trace/"], "what happened, as a file"),
+            room("waits", &["waits.rs"], "what programs wait for in vain, and why"),
             room("check", &["check/"], "what programs do wrong"),
         ],
     },

@@ -12,3 +12,4 @@ pub mod check;
 pub mod listeners;
 pub mod sysfs;
 pub mod trace;
+pub mod waits;

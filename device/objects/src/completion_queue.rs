@@ -327,6 +327,11 @@ impl CompletionQueue {
         self.lock().armed != Armed::No
     }
 
+    /// Whether only a solicited completion, or one that failed, makes an event.
+    pub fn is_armed_for_solicited(&self) -> bool {
+        self.lock().armed == Armed::Solicited
+    }
+
     /// Entries that fit.
     pub fn depth(&self) -> u32 {
         self.lock().depth as u32

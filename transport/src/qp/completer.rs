@@ -279,6 +279,7 @@ impl Requester {
             return Ok(());
         }
         self.refused_for_now = true;
+        self.heard.rnr_naks = self.heard.rnr_naks.saturating_add(1);
         let (psn, retries_left, wait_ns) = (self.acked, self.rnr_retries_left, rnr_timer_ns(timer_code));
         host.emit(&settings.context, QpEvent::ReceiverNotReady { psn, retries_left, wait_ns });
         //= statement:23

@@ -111,6 +111,12 @@ impl QueuePair {
         }
     }
 
+    /// Whether none of the newest send requests, so many of them, makes a completion if it succeeds: then
+    /// their entries will not be free again.
+    pub fn is_unsignaled(&self, count: u32) -> bool {
+        self.requester.queue.is_unsignaled(count)
+    }
+
     fn check_state(&self) -> Result<(), PostError> {
         //= linux:rxe_verbs.c#rxe_post_send
         //| A send request is refused before the queue pair is in RTS.
@@ -146,7 +152,10 @@ impl QueuePair {
         //= linux:rxe_verbs.c#post_one_send
         //| A full queue refuses the request, which is not kept.
         if self.requester.queue.is_full() {
-            return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
+            return Err(PostError::QueueFull {
+                depth: self.capacity.max_send_wr,
+                all_unsignaled: self.is_unsignaled(self.capacity.max_send_wr),
+            });
         }
         //= man:ibv_create_qp
         //| All requests are signaled if the queue pair was made with sq_sig_all.

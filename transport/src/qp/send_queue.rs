@@ -234,11 +234,13 @@ pub(crate) struct SendQueue {
     capacity: u32,
     head: u64,
     tail: u64,
+    /// The number after the newest signaled entry.
+    signaled_end: u64,
 }
 
 impl SendQueue {
     pub(crate) fn new(capacity: u32) -> SendQueue {
-        SendQueue { entries: Vec::new(), capacity, head: 0, tail: 0 }
+        SendQueue { entries: Vec::new(), capacity, head: 0, tail: 0, signaled_end: 0 }
     }
 
     /// Number of the oldest entry.
@@ -264,6 +266,12 @@ impl SendQueue {
     }
 
     /// Entry `number`, if it is in the queue.
+    /// Whether none of the newest requests, so many of them, makes a completion if it succeeds.
+    #[cold]
+    pub(crate) fn is_unsignaled(&self, count: u32) -> bool {
+        self.tail.saturating_sub(self.signaled_end) >= u64::from(count)
+    }
+
     pub(crate) fn entry(&self, number: u64) -> Option<&SendWqe> {
         if number < self.head || number >= self.tail {
             return None;
@@ -295,6 +303,9 @@ impl SendQueue {
         let Some(wqe) = self.entries.get_mut(position) else { return };
         wqe.fill(request, signaled, length_bytes, first_psn, packet_count);
         self.tail += 1;
+        if signaled {
+            self.signaled_end = self.tail;
+        }
     }
 
     /// Makes the newest entry one that cannot be executed.

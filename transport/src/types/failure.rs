@@ -88,6 +88,8 @@ pub struct Heard {
     pub answers: u32,
     /// The last of them.
     pub last: Option<Answer>,
+    /// How often the peer said that it has no receive request for the message.
+    pub rnr_naks: u32,
 }
 
 impl Heard {
@@ -210,6 +212,17 @@ impl FailedSend {
         };
         let answers = self.heard.answers;
         let Some(last) = self.heard.last else {
+            if self.heard.rnr_naks > 0 {
+                let naks = self.heard.rnr_naks;
+                let plural = if naks == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "the peer had answered with {naks} RNR NAK{plural}, as it had no receive request for the \
+                     message, and then to none of "
+                )?;
+                times(f)?;
+                return f.write_str(": was its queue pair destroyed, or has its process ended?");
+            }
             match self.peer {
                 Some(Peer { address, qpn }) => write!(f, "nothing came from QP {qpn} at {address} after ")?,
                 None => f.write_str("nothing came from the peer after ")?,

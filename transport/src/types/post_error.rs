@@ -73,6 +73,8 @@ pub enum PostError {
     QueueFull {
         /// Depth of the queue.
         depth: u32,
+        /// They are send requests of which none is signaled: no completion can free one.
+        all_unsignaled: bool,
     },
 }
 
@@ -141,9 +143,14 @@ impl fmt::Display for PostError {
             PostError::BuffersOfSrd => {
                 write!(f, "RDMA on SRD has one buffer: put the data into one, or post several requests")
             }
-            PostError::QueueFull { depth } => {
+            PostError::QueueFull { depth, all_unsignaled: false } => {
                 write!(f, "all {depth} entries of the queue are in use; poll completions to free them")
             }
+            PostError::QueueFull { depth, all_unsignaled: true } => write!(
+                f,
+                "all {depth} entries of the queue hold requests without IBV_SEND_SIGNALED: no completion \
+                 will come to free one; signal one request of {depth} at least"
+            ),
         }
     }
 }

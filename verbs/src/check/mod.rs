@@ -64,7 +64,7 @@ impl Check {
         let check = Arc::downgrade(self);
         let writes = move || {
             while let Some(check) = Weak::upgrade(&check).filter(|it| !it.is_over.load(Ordering::Relaxed)) {
-                check.write_news();
+                check.write_news(false);
                 drop(check);
                 outside::sleep(PERIOD);
             }
@@ -74,7 +74,7 @@ impl Check {
 
     /// What was found until now, and is not suppressed.
     pub(crate) fn findings(&self) -> Vec<Entry> {
-        self.write_news();
+        self.write_news(true);
         self.output().entries()
     }
 
@@ -82,14 +82,17 @@ impl Check {
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.tell(|checker| checker.ends(true));
-        self.write_news();
+        self.write_news(true);
         self.output().end();
     }
 
-    fn write_news(&self) {
+    /// `is_asked`: nothing is held back.
+    fn write_news(&self, is_asked: bool) {
         let mut output = self.output();
         let (news, counts, left_out) = {
             let mut checker = self.checker();
+            // The log of the Rust API says them by itself.
+            drop(checker.settle(is_asked));
             let findings = checker.findings();
             let news: Vec<Recorded> = findings.news();
             let counts: Vec<u64> = findings.all().iter().map(|one| one.count).collect();

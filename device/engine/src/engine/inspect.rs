@@ -12,7 +12,7 @@ use crate::resources::NO_OBJECT;
 impl Engine {
     /// A page of the objects, beginning at `cursor`.
     #[cold]
-    pub(super) fn inspect(&mut self, cursor: Cursor) -> Page {
+    pub(crate) fn inspect(&mut self, cursor: Cursor) -> Page {
         let plan = self.change_plan(&LiveOrder::List);
         let totals = self.totals(plan.rules.len() as u32);
         let rules = if cursor == Cursor::BEGIN { plan.rules } else { Vec::new() };

@@ -28,6 +28,7 @@ use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::resources::Resources;
 use pumice_events::counters::Counters;
+use pumice_events::inspect::{Cursor, Page};
 use pumice_events::{Subscriber, Subscribers};
 use pumice_faults::CallAttendant;
 use pumice_ground::clock::Clock;
@@ -259,6 +260,11 @@ impl Hca {
     /// Counters of traffic, drops by reason, retries.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.core.counters
+    }
+
+    /// A page of the objects that there are now, beginning at `cursor`, as other processes see them.
+    pub fn inspect(&self, cursor: Cursor) -> Page {
+        self.core.lock().inspect(cursor)
     }
 
     /// Asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.

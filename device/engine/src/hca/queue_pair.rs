@@ -312,7 +312,7 @@ impl Hca {
         for (position, request) in requests.iter().enumerate() {
             // Executed requests keep their entry until they are polled.
             let posted = if has_queue && entry.posted_sends.wrapping_sub(polled) >= depth {
-                Err(PostError::QueueFull { depth })
+                Err(PostError::QueueFull { depth, all_unsignaled: entry.qp.is_unsignaled(depth) })
             } else {
                 entry.qp.post_send(request, &mut engine.resources.host(MappingCheck::Assumed))
             };
@@ -410,7 +410,10 @@ fn check_series(qp: &QueuePair, requests: &[SendRequest<'_>], free: u32) -> Resu
     for (position, request) in requests.iter().enumerate() {
         qp.check_send(request).map_err(|error| (position, error))?;
         if position >= free as usize {
-            return Err((position, PostError::QueueFull { depth: qp.capacity().max_send_wr }));
+            return Err((
+                position,
+                PostError::QueueFull { depth: qp.capacity().max_send_wr, all_unsignaled: false },
+            ));
         }
     }
     Ok(())

@@ -38,6 +38,8 @@ pub enum Family {
     Memory,
     /// Forks, exits and the lives of objects.
     Process,
+    /// Requests and calls that fail, and waits in vain.
+    Failed,
     /// What works, and costs time. Looked for only if asked.
     Slow,
     /// What the machine lets the device have.
@@ -57,6 +59,7 @@ impl Family {
             Family::Connections => "connections",
             Family::Memory => "memory",
             Family::Process => "process",
+            Family::Failed => "failed",
             Family::Slow => "slow",
             Family::Machine => "machine",
             Family::Failures => "failures",

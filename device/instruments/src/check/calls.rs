@@ -3,6 +3,8 @@
 use pumice_calls::Call;
 
 use super::checker::Checker;
+use super::told::Effect;
+use crate::waits::Vain;
 
 impl Checker {
     /// The program gets an object from a call.
@@ -88,12 +90,44 @@ impl Checker {
         self.tell(|check, context| check.forked(context));
     }
 
+    /// A signal ends the process; [`Checker::ends`] follows.
+    pub fn is_ended_by_signal(&mut self) {
+        self.tell(|check, context| check.is_ended_by_signal(context));
+    }
+
     /// The process ends; `is_well`: with status 0. An end in error leaves objects as a matter of course.
     pub fn ends(&mut self, is_well: bool) {
         if is_well {
             self.tell(|check, context| check.ends(context));
         }
+        let effects = self.settled(true);
+        self.effects.extend(effects);
         self.context.cqs.clear();
+    }
+
+    /// A call of the program was refused with this errno; the sentence is that of the log.
+    pub fn call_refused(&mut self, call: Call, errno: i32, sentence: &str) {
+        self.tell(|check, context| check.call_refused(context, call, errno, sentence));
+    }
+
+    /// Something is waited for in vain, where these return addresses say.
+    pub fn waits_in_vain(&mut self, vain: &Vain, addresses: &[u64]) {
+        let stack = self.context.stack_of(addresses);
+        self.tell(|check, context| check.waits_in_vain(context, vain, &stack));
+    }
+
+    /// Time has passed, 25 ms or so: what was held back for that long is found. The failures of which another
+    /// finding tells the cause, for the log. `is_over`: nothing is held back any longer.
+    pub fn settle(&mut self, is_over: bool) -> Vec<Effect> {
+        let mut effects = std::mem::take(&mut self.effects);
+        effects.append(&mut self.settled(is_over));
+        effects
+    }
+
+    fn settled(&mut self, is_over: bool) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.tell(|check, context| check.settles(context, is_over, &mut effects));
+        effects
     }
 
     /// The object at an address may be used by one thread at a time, together with all others of the domain:

@@ -8,7 +8,7 @@ use super::kept::Of;
 use super::means::{Fill, OwnStack, Read, Switches, Watch};
 use super::of_device::OfDevice;
 use super::recorded::Findings;
-use super::told::Check;
+use super::told::{Check, Effect};
 
 /// Looks at what a program does with verbs, and knows what is wrong with it.
 ///
@@ -17,6 +17,8 @@ use super::told::Check;
 pub struct Checker {
     pub(super) context: Context,
     checks: Checks,
+    /// Failures whose cause is told, of which the log is to tell.
+    pub(super) effects: Vec<Effect>,
 }
 
 impl fmt::Debug for Checker {
@@ -28,7 +30,11 @@ impl fmt::Debug for Checker {
 impl Checker {
     /// Knows of nothing yet. `looks_for_slow`: slow ways are findings too.
     pub fn new(capture: Capture, looks_for_slow: bool) -> Checker {
-        Checker { context: Context::new(capture, looks_for_slow), checks: Checks::default() }
+        Checker {
+            context: Context::new(capture, looks_for_slow),
+            checks: Checks::default(),
+            effects: Vec::new(),
+        }
     }
 
     /// What it is told from now on is about this device.

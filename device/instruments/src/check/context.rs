@@ -47,6 +47,7 @@ impl fmt::Debug for Context {
 }
 
 /// What a check found, before it is an entry.
+#[derive(Debug)]
 pub(super) struct Found {
     pub(super) object: String,
     pub(super) numbers: String,
@@ -95,6 +96,22 @@ impl Context {
         let is_other = |one: &Related| !one.place.is_unknown() && one.place != stack;
         let related = related.into_iter().filter(is_other).collect();
         self.findings.add(Recorded { kind, place: stack, object, numbers, related, count: 1 });
+    }
+
+    /// Whether something was found that names one of these objects, other than by a failure alone.
+    pub(super) fn is_found_of(&self, names: &[String]) -> bool {
+        let tells = |one: &&Recorded| !matches!(one.kind.family, Family::Slow | Family::Failed);
+        self.findings
+            .all()
+            .iter()
+            .filter(tells)
+            .any(|one| names.iter().any(|name| one.object.contains(name) || one.numbers.contains(name)))
+    }
+
+    /// Whether something was found there, other than a failure alone.
+    pub(super) fn is_found_at(&self, place: &Stack) -> bool {
+        let tells = |one: &&Recorded| !matches!(one.kind.family, Family::Slow | Family::Failed);
+        self.findings.all().iter().filter(tells).any(|one| one.place == *place)
     }
 
     /// It was found once more, with a stack that need not be told apart.

@@ -301,6 +301,25 @@ kinds! {
             processing.",
         remedy: "Use the smaller of both ports' active_mtu.";
 
+    QUEUE_PAIR_FAILED "queue-pair-failed" Failed
+        what: "A request failed, or the peer's request was refused, and the queue pair went to the error \
+            state.",
+        why: "All further requests of the queue pair end with WR_FLUSH_ERR, and nothing arrives at it any \
+            more, until the program resets it or makes a new one.",
+        remedy: "Correct what the sentence names; a program that means to fail names this kind in its \
+            suppressions.";
+
+    CALL_REFUSED "call-refused" Failed
+        what: "A call that posts requests or changes an object was refused because of its arguments.",
+        why: "The call has done nothing: a request that was refused never completes, and so do those \
+            behind it in its list.",
+        remedy: "Look at what the call returns, and give it what the sentence says.";
+
+    WAITS_IN_VAIN "waits-in-vain" Failed
+        what: "A thread has waited for some seconds for what will not come.",
+        why: "The program hangs, without an error and without a completion.",
+        remedy: "Remove the reason that the sentence gives.";
+
     REGISTERING_IN_LOOP "registering-in-loop" Slow
         what: "The program registers memory again and again at one place.",
         why: "A registration pins pages and calls the kernel: it takes longer than most messages.",
@@ -335,9 +354,13 @@ kinds! {
         remedy: "Give ibv_poll_cq an array of 16 or more.";
 }
 
-/// Slow ways are no mistakes.
+/// Slow ways are no mistakes, and what has failed does not work here.
 const fn level(family: Family) -> Level {
-    if matches!(family, Family::Slow) { Level::Note } else { Level::Warning }
+    match family {
+        Family::Slow => Level::Note,
+        Family::Failed => Level::Error,
+        _ => Level::Warning,
+    }
 }
 
 /// The kind of a name.

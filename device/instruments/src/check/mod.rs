@@ -46,3 +46,4 @@ pub use recorded::{Findings, MAX_FINDINGS, Recorded, Related};
 pub use stack::{MAX_FRAMES, Stack};
 pub use subscriber::CheckSubscriber;
 pub use suppress::Suppressions;
+pub use told::Effect;

@@ -37,6 +37,7 @@ impl Subscriber for CheckSubscriber {
             | Topics::ACCESSES
             | Topics::PACKETS
             | Topics::REGIONS
+            | Topics::FAULTS
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
@@ -82,6 +83,10 @@ impl Checker {
                 }
             }
             QpEvent::RecvPosted { .. } => self.receive_posted(number),
+            QpEvent::Logged(cause) => {
+                let hint = self.ask(|check| check.hint(&self.context, cause));
+                self.tell(|check, context| check.logged(context, number, cause, hint.as_ref()));
+            }
             QpEvent::Completed { completion, cq, released } => {
                 self.completed(number, self.context.own.handle(*cq), completion, *released);
                 if completion.status == WcStatus::RnrRetryExcErr {

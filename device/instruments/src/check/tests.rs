@@ -3,9 +3,11 @@
 use std::cell::Cell;
 
 use pumice_calls::Call;
+use pumice_events::Event;
+use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::{Mtu, QpCapacity, QpState, WcStatus, WorkCompletion};
+use pumice_transport::types::{Cause, CqUse, Mtu, QpCapacity, QpState, WcStatus, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
 use super::*;
@@ -469,4 +471,60 @@ fn handles_of_two_devices_are_told_apart() {
         (found.kind.name, found.object.as_str()),
         ("completions-never-polled", "completion queue 0 of pumice1")
     );
+}
+
+#[test]
+fn calls_that_only_a_mistake_makes_fail_are_found_where_they_are_made() {
+    let mut checker = checker(2);
+    at(30);
+    for (call, errno) in [
+        (Call::ibv_post_send, libc::ENOMEM),
+        (Call::ibv_reg_mr, libc::EINVAL),
+        (Call::ibv_create_qp, libc::EINVAL),
+        (Call::ibv_query_device_ex, libc::EINVAL),
+        (Call::ibv_modify_qp, libc::EOPNOTSUPP),
+        (Call::ibv_get_cq_event, libc::EAGAIN),
+    ] {
+        checker.call_refused(call, errno, "a program may ask");
+    }
+    assert_eq!(kinds(&mut checker), []);
+    at(31);
+    checker.call_refused(Call::ibv_post_send, libc::EINVAL, "2 scatter/gather elements");
+    checker.call_refused(Call::ibv_post_send, libc::EINVAL, "2 scatter/gather elements");
+    at(32);
+    checker.call_refused(Call::ibv_modify_qp, libc::ENODATA, "GID index 3 has no GID");
+    assert_eq!(kinds(&mut checker), [("call-refused", 31, 2), ("call-refused", 32, 1)]);
+}
+
+/// The queue pair fails for this reason.
+fn fails(checker: &mut Checker, cause: &Cause) {
+    checker.hear(&Event::Qp { qp: &context(), event: &QpEvent::Logged(cause) });
+}
+
+fn context() -> QpContext {
+    let qpn = Qpn::new(0x12);
+    QpContext { qpn, pd: 0, send_cq: 5, recv_cq: 5, recv_queue: 0, xrcd: 0, ordinal: 0 }
+}
+
+const OVERRUN: Cause = Cause::CqOverrun { cq: 5, depth: 2, completes: CqUse::Both };
+
+#[test]
+fn a_failure_is_found_unless_its_cause_is() {
+    let mut first = checker(2);
+    fails(&mut first, &Cause::Modified);
+    fails(&mut first, &Cause::Planned);
+    fails(&mut first, &OVERRUN);
+    assert_eq!((first.settle(false), kinds(&mut first)), (vec![], vec![]), "its cause may come yet");
+    assert!(first.settle(true).is_empty());
+    assert_eq!(kinds(&mut first), [("queue-pair-failed", 0, 1)]);
+    // Another finding names the completion queue.
+    let mut second = checker(1);
+    at(10);
+    second.receive_posted(0x12);
+    second.receive_posted(0x12);
+    second.completed(0x12, 5, &completion(pumice_transport::types::WcOpcode::Recv), 0);
+    fails(&mut second, &OVERRUN);
+    let effects = second.settle(true);
+    assert!(effects[0].sentence.contains("overran"), "{effects:?}");
+    assert!(kinds(&mut second).iter().all(|(kind, ..)| *kind == "cq-too-small"));
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use pumice_calls::Call;
 use pumice_events::{AsyncElement, Event};
 use pumice_transport::types::{
-    AsyncEventType, Peer, QpState, RemoteRange, SendRequest, WcStatus, WorkCompletion,
+    AsyncEventType, Cause, Peer, QpState, RemoteRange, SendRequest, WcStatus, WorkCompletion,
 };
 use pumice_transport::wire::OperationClass;
 
@@ -13,7 +13,29 @@ use super::context::Context;
 use super::facts::Modified;
 use super::kept::Of;
 use super::objects::Object;
+use super::recorded::Related;
 use super::stack::Stack;
+use crate::waits::Vain;
+
+/// What a check knows of the memory that a failure is about.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hint {
+    /// What the sentence of the failure goes on with; empty or with the sign that divides it.
+    pub(super) text: String,
+    /// Where the memory was registered, for example.
+    pub(super) related: Vec<Related>,
+}
+
+/// A failure of which a finding tells the cause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// As the log has it.
+    pub sentence: String,
+    /// Where the request was posted; unknown of other failures.
+    pub place: Stack,
+    /// The log has told of it when it happened.
+    pub is_told: bool,
+}
 
 /// Looks for something that programs do wrong, with state of its own.
 ///
@@ -47,6 +69,8 @@ pub(super) trait Check: Debug + Send {
     fn forks(&mut self, _context: &mut Context) {}
     /// This process is a child; the shared records are empty, and [`Check::forget`] was called.
     fn forked(&mut self, _context: &mut Context) {}
+    /// A signal ends the process, wherever the program is.
+    fn is_ended_by_signal(&mut self, _context: &mut Context) {}
     /// The process ends with status 0.
     fn ends(&mut self, _context: &mut Context) {}
 
@@ -103,6 +127,15 @@ pub(super) trait Check: Debug + Send {
     fn completed(&mut self, _context: &mut Context, _qp: u32, _completion: &WorkCompletion, _released: u32) {}
     /// A send request failed with this status.
     fn send_failed(&mut self, _context: &mut Context, _qp: u32, _status: WcStatus) {}
+    /// A queue pair failed or went on without a message, for this reason. The hint is of another check.
+    fn logged(&mut self, _context: &mut Context, _qp: u32, _cause: &Cause, _hint: Option<&Hint>) {}
+    /// A call of the program was refused with this errno; the sentence is that of the log.
+    fn call_refused(&mut self, _context: &mut Context, _call: Call, _errno: i32, _sentence: &str) {}
+    /// Something is waited for in vain, where the stack says.
+    fn waits_in_vain(&mut self, _context: &mut Context, _vain: &Vain, _stack: &Stack) {}
+    /// What was held back may be told; `is_over`: has to be told. Failures of which another finding tells the
+    /// cause become `effects`.
+    fn settles(&mut self, _context: &mut Context, _is_over: bool, _effects: &mut Vec<Effect>) {}
     /// The program has called `ibv_modify_qp`.
     fn qp_modified(&mut self, _context: &mut Context, _modified: &Modified<'_>) {}
     /// A queue pair went to another state.
@@ -174,6 +207,10 @@ pub(super) trait Check: Debug + Send {
     /// The call ends.
     fn thread_leaves(&mut self, _thread: u64, _address: u64) {}
 
+    /// More about the memory for which a failure is the reason.
+    fn hint(&self, _context: &Context, _cause: &Cause) -> Option<Hint> {
+        None
+    }
     /// The request under way that uses bytes of a range of memory.
     fn user_of(&self, _address: u64, _bytes: u64) -> Option<u64> {
         None

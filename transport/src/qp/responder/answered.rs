@@ -58,7 +58,7 @@ impl Responder {
         } else {
             let key = remote_key(settings, packet, reth.rkey, host)?;
             host.check_remote(key, reth.address, u64::from(reth.length), Access::REMOTE_READ)
-                .map_err(Refused::access)?;
+                .map_err(|error| Refused::without(error, Access::REMOTE_READ))?;
             key
         };
         let count = packets_of(reth.length, settings.mtu_bytes);
@@ -96,7 +96,8 @@ impl Responder {
             return Err(Refused::access(MemoryError::Misaligned).into());
         }
         let key = remote_key(settings, packet, range.rkey, host)?;
-        let original = host.remote_atomic(key, range.address, operation).map_err(Refused::access)?;
+        let original = host.remote_atomic(key, range.address, operation);
+        let original = original.map_err(|error| Refused::without(error, right_of(&operation)))?;
         if host.listens(Topic::Accesses) {
             let class = OperationClass::Atomic;
             host.emit(&settings.context, QpEvent::RemoteAccess { class, range, ends: true });
@@ -141,5 +142,13 @@ impl Responder {
         self.remember(settings, 1, ReplayKind::Empty);
         self.responses.push_empty(psn, self.msn);
         Ok(())
+    }
+}
+
+/// The right that an atomic needs.
+const fn right_of(operation: &AtomicOperation) -> Access {
+    match operation {
+        AtomicOperation::Write { .. } => Access::REMOTE_WRITE,
+        _ => Access::REMOTE_ATOMIC,
     }
 }

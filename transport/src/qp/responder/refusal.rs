@@ -3,7 +3,7 @@
 
 use crate::host::MemoryError;
 use crate::qp::inbound::Fault;
-use crate::types::{AsyncEventType, Detail, WcStatus};
+use crate::types::{Access, AsyncEventType, Detail, WcStatus};
 use crate::wire::NakCode;
 
 /// What a refused request leads to.
@@ -35,6 +35,22 @@ impl Refused {
     /// The same with the numbers behind it.
     pub(super) fn with(self, detail: Detail) -> Refused {
         Refused { detail, ..self }
+    }
+
+    /// As [`Refused::access`], of a request that needs this right, which the sentence names.
+    pub(super) const fn without(error: MemoryError, right: Access) -> Refused {
+        let refused = Refused::access(error);
+        if !matches!(error, MemoryError::AccessDenied) {
+            return refused;
+        }
+        let reason = if right.contains(Access::REMOTE_READ) {
+            "the memory region was registered without IBV_ACCESS_REMOTE_READ"
+        } else if right.contains(Access::REMOTE_ATOMIC) {
+            "the memory region was registered without IBV_ACCESS_REMOTE_ATOMIC"
+        } else {
+            "the memory region was registered without IBV_ACCESS_REMOTE_WRITE"
+        };
+        Refused { reason, ..refused }
     }
 
     pub(super) const fn access(error: MemoryError) -> Refused {
@@ -100,7 +116,8 @@ impl From<Fault> for Stop {
             },
             // A receive request that was taken for an immediate says so here.
             Fault::RemoteMemory(error) => {
-                Refused { status: WcStatus::LocAccessErr, ..Refused::access(error) }
+                let status = WcStatus::LocAccessErr;
+                Refused { status, ..Refused::without(error, Access::REMOTE_WRITE) }
             }
             //= ibta-1.5#9.9.6.3
             //| A failed remote invalidate is an error of class J: the data has landed, so the peer gets no

@@ -233,6 +233,11 @@ impl fmt::Display for ModifyError {
             ModifyError::NotGlobal { step, attribute } => {
                 write!(f, "{step} refused: {attribute}.is_global must be 1 on RoCE")
             }
+            ModifyError::BadDestination { step, attribute, dgid } if dgid.is_zero() => write!(
+                f,
+                "{step} refused: {attribute}.grh.dgid is all zeros: it was not filled in, or the peer asked \
+                 for a GID index that has no GID, for which ibv_query_gid gives zeros"
+            ),
             ModifyError::BadDestination { step, attribute, dgid } => {
                 write!(f, "{step} refused: {attribute}.grh.dgid {dgid} is not the address of a peer")
             }

@@ -64,7 +64,8 @@ fn wrong_values() -> Vec<WrongValue> {
             Rtr,
             rtr,
             |a| a.address_vector.dgid = Gid::ZERO,
-            "RTR refused: ah_attr.grh.dgid :: is not the address of a peer",
+            "RTR refused: ah_attr.grh.dgid is all zeros: it was not filled in, or the peer asked for a GID \
+             index that has no GID, for which ibv_query_gid gives zeros",
         ),
         (
             Rc,

@@ -15,6 +15,7 @@ use crate::ground::gate::About;
 use crate::ground::handles::{hand_out, live, pointer_of, take_back};
 use crate::ground::outcome::data_path::value;
 use crate::ground::outcome::{TRY_AGAIN, attempt, pointer_about, status_of};
+use crate::ground::waits::{self, Waiting};
 use crate::objects::completion_channel::Channel;
 use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
@@ -53,6 +54,9 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
         attempt(Call::ibv_get_cq_event, About::on(channel.as_ptr()), || {
             let (cq, cq_context) = (cq.required()?, cq_context.required()?);
             let event = channel.held::<Channel>()?.next().inspect_err(|errno| {
+                if *errno == RESTART {
+                    waits::sleeps(Waiting::SleepsOn(channel.as_ptr().addr()));
+                }
                 if *errno == RESTART && check::is_on() {
                     let (address, is_long) =
                         (channel.as_ptr().addr() as u64, outside::since(begun()) >= LONG);

@@ -3,7 +3,7 @@
 //! What a peer or a loop can cause again and again is limited: of one kind of sentence a few are printed per
 //! second, and how many were left out is said with the next one, or at exit.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::hash::Hasher as _;
 use std::io::Write as _;
@@ -24,6 +24,7 @@ use pumice_device::settings::Log;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
+use super::check;
 use super::environment::settings;
 
 /// Sentences of one kind per [`PERIOD`].
@@ -41,8 +42,13 @@ pub(crate) fn log_warning(reason: impl FnOnce() -> String) {
 /// Prints a sentence if PUMICE_LOG is at least `level`.
 pub(crate) fn log_at(level: Log, reason: impl FnOnce() -> String) {
     note_logged();
-    if logs(level) {
-        print_limited(&reason());
+    let is_printed = logs(level);
+    if is_printed || check::is_on() {
+        let sentence = reason();
+        if is_printed {
+            print_limited(&sentence);
+        }
+        let _ = SENTENCE.try_with(|last| last.replace(sentence));
     }
 }
 
@@ -53,6 +59,9 @@ pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
     match kind_of_cause(cause).level {
         Level::Ok | Level::Note => log_at(Log::Info, sentence),
         Level::Warning => log_warning(sentence),
+        // It is a finding, or the effect of one, which is told with it; calls on a queue that overran fail
+        // before.
+        Level::Error if check::is_on() && !matches!(cause, Cause::CqOverrun { .. }) => {}
         Level::Error if logs(Log::Error) => print_always(&sentence()),
         Level::Error => {}
     }
@@ -72,6 +81,16 @@ pub(crate) fn logs(level: Log) -> bool {
 thread_local! {
     /// This thread has logged something since [`take_logged`].
     static LOGGED: Cell<bool> = const { Cell::new(false) };
+}
+
+thread_local! {
+    /// What this thread has logged last, if programs are checked.
+    static SENTENCE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What this thread has logged last, which it forgets; empty if that is nothing, or programs are not checked.
+pub(crate) fn take_sentence() -> String {
+    SENTENCE.try_with(RefCell::take).unwrap_or_default()
 }
 
 fn note_logged() {
@@ -136,12 +155,18 @@ static LIMITER: PerProcess<Mutex<Limiter>> = PerProcess::new(|_| Mutex::new(Limi
 fn print_limited(sentence: &str) {
     let admission = LIMITER.lock().unwrap_or_else(PoisonError::into_inner).admit(sentence, outside::now());
     match admission {
-        Admission::Print { left_out: 0 } => print_always(sentence),
+        Admission::Print { left_out: 0 } => print_with_place(sentence),
         Admission::Print { left_out } => {
-            print_always(&format!("{sentence} ({left_out} more like it left out)"))
+            print_with_place(&format!("{sentence} ({left_out} more like it left out)"))
         }
         Admission::LeaveOut => {}
     }
+}
+
+/// Prints a sentence, and below it the line of the program whose call this thread is in, if that is known.
+fn print_with_place(sentence: &str) {
+    print_always(sentence);
+    check::own_place().iter().for_each(|frame| print_always(frame));
 }
 
 #[derive(Debug, PartialEq, Eq)]

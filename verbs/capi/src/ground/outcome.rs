@@ -35,7 +35,7 @@ fn passed<T>(
         Some(errno) => Err(errno),
     };
     if let Err(errno) = &outcome {
-        unlogged::tell(call, *errno, about);
+        unlogged::tell(call, *errno, about, passage.refused.is_some());
     }
     let end = || match &outcome {
         Ok(found) if is_idle(found) => PassageEnd::Idle,

@@ -6,15 +6,22 @@ use pumice_device::event::{Event, Topics};
 use pumice_device::settings::Log;
 
 use crate::ground::cancellation::RESTART;
+use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::gate::{About, current};
 use crate::ground::listeners;
-use crate::ground::log::{log_at, logs, take_logged};
+use crate::ground::log::{log_at, logs, take_logged, take_sentence};
 
-/// A call ends with an errno.
+/// A call ends with an errno; `is_planned`: a rule of a fault plan wants it, or the device is lost.
 #[cold]
-pub(crate) fn tell(call: Call, errno: Errno, about: About) {
+pub(crate) fn tell(call: Call, errno: Errno, about: About, is_planned: bool) {
     emit(call, errno, about);
+    if check::is_on() && !is_planned && errno != RESTART {
+        let said = take_sentence();
+        let sentence =
+            if said.is_empty() { format!("{call} is refused with {}", meaning(errno)) } else { said };
+        check::call_refused(call, errno.0, about.device(), &sentence);
+    }
     if take_logged() || is_answer(errno) || !logs(Log::Warn) {
         return;
     }

@@ -16,8 +16,9 @@ macro_rules! zero_is_valid {
 }
 
 zero_is_valid! {
-    libc::addrinfo, ibv_cq_ex, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_grh, ibv_qp_ex, ibv_qp_init_attr,
-    ibv_qp_init_attr_ex, ibv_srq_init_attr_ex, libc::sigset_t, libc::stat, rdma_addrinfo, rdma_cm_event, rdma_cm_id,
+    libc::addrinfo, ibv_cq_ex, ibv_device, ibv_device_attr, ibv_device_attr_ex, ibv_grh, ibv_qp_ex,
+    ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_init_attr_ex, libc::sigaction, libc::sigset_t, libc::stat,
+    rdma_addrinfo, rdma_cm_event, rdma_cm_id,
     ibv_wq, rdma_conn_param, rdma_ud_param, libc::sockaddr_storage, verbs_context,
     efadv_qp_init_attr, efadv_cq_init_attr,
 }

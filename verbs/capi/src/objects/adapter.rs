@@ -11,6 +11,7 @@ use pumice_device::addresses::gid_table::GidEntry;
 use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
+use pumice_device::inspect::{Collected, Cursor, MAX_PAGES};
 use pumice_device::listeners::{LogHook, StepHook};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::opening::{OpenError, Opening, UdpNetwork};
@@ -29,6 +30,7 @@ use super::gid_entries::{gid_entries, gid_entries_now};
 use super::loss::{LossWatch, has_been_away, is_present};
 use super::record;
 use super::trace;
+use super::waits;
 use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::{self, Life, Loss};
@@ -84,6 +86,8 @@ impl Adapter {
         config.subscribers.push(Box::new(loss.clone()));
         let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
         config.subscribers.extend(listening.chain(record::subscriber(settings, device)));
+        let waiting = waits::waits();
+        config.subscribers.extend(waiting.iter().map(waits::subscriber));
         config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
         let all = devices()?;
         let tag = record::noted_tag(settings, all);
@@ -121,15 +125,13 @@ impl Adapter {
         }
         let hca = Arc::new(opened.hca);
         loss.opened(&hca);
+        if let Some(waiting) = &waiting {
+            with_signals_blocked(|| waits::opened(device.index(), waiting, hca.clock(), objects_of));
+        }
         listeners::attach(device.index(), hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca, device.index()))?;
         let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
-        // A fork child has it from its parent.
-        static HAS_FAREWELL: AtomicBool = AtomicBool::new(false);
-        if !HAS_FAREWELL.swap(true, Ordering::Relaxed) {
-            // SAFETY: the object is never unmapped (it is linked with -z nodelete).
-            unsafe { libc::atexit(farewell) };
-        }
+        say_farewell_at_exit();
         Ok(Adapter { distributor, hca, loss, idle })
     }
 
@@ -254,6 +256,16 @@ static SHARED: PerProcess<Mutex<[Weak<Adapter>; MAX_DEVICES]>> = PerProcess::new
 /// How long an exit waits for the log to be written to a slow terminal.
 const LOG_PATIENCE: Duration = Duration::from_millis(100);
 
+/// From now on an exit says farewell.
+fn say_farewell_at_exit() {
+    // A fork child has it from its parent.
+    static HAS_FAREWELL: AtomicBool = AtomicBool::new(false);
+    if !HAS_FAREWELL.swap(true, Ordering::Relaxed) {
+        // SAFETY: the object is never unmapped (it is linked with -z nodelete).
+        unsafe { libc::atexit(farewell) };
+    }
+}
+
 /// At exit: a program that exits right after its last completion has not sent the acknowledgement for
 /// it. Takes no lock that is held, because programs also exit from signal handlers.
 extern "C" fn farewell() {
@@ -292,6 +304,19 @@ pub(crate) fn adapter(index: usize) -> Result<Arc<Adapter>, Errno> {
     let adapter = Arc::new(Adapter::open(device_at(index)?)?);
     *shared = Arc::downgrade(&adapter);
     Ok(adapter)
+}
+
+/// What the device with this index has in this process; `None` if it is not open.
+fn objects_of(index: usize) -> Option<Collected> {
+    // A thread that is to drop an adapter holds this lock.
+    let all = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let adapter = all.get(index)?.upgrade()?;
+    let (mut objects, mut at) = (Collected::default(), Some(Cursor::BEGIN));
+    for _ in 0..MAX_PAGES {
+        let Some(cursor) = at else { break };
+        at = objects.add(cursor, adapter.hca.inspect(cursor));
+    }
+    Some(objects)
 }
 
 /// Gives up a context's share of the adapter. The last one closes the port, before another thread can ask for

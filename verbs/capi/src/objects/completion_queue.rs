@@ -14,6 +14,7 @@ use super::completion_channel::Channel;
 use super::context::Context;
 use super::events::EventSource;
 use super::usage::Use;
+use super::waits;
 use crate::ground::abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
 use crate::ground::arguments::In;
 use crate::ground::check;
@@ -151,7 +152,7 @@ impl Cq {
         };
         // One that ignores overruns is as large as the program wants it to be.
         let depth = if overwrites { u32::MAX } else { queue.depth() };
-        let handle = queue.handle().index;
+        let (handle, known) = (queue.handle().index, Arc::clone(&queue));
         let pointer = hand_out_shared(&room.fill(Cq {
             c: Shown::new(c),
             generation: Generation::own(),
@@ -163,6 +164,7 @@ impl Cq {
             efa: OnceLock::new(),
             _domain_use: domain_use,
         }));
+        waits::cq_made(open.device().index(), pointer.addr(), channel.addr(), &known);
         let (address, channel) = (pointer.addr() as u64, channel.addr() as u64);
         check::tell_of(pointer.addr(), |checker| {
             checker.cq_made(&CqMade { address, handle, depth, channel });

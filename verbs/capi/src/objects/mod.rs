@@ -32,5 +32,6 @@ pub(crate) mod shared_receive_queue;
 pub(crate) mod thread_domain;
 pub(crate) mod trace;
 pub(crate) mod usage;
+pub(crate) mod waits;
 pub(crate) mod work_queue;
 pub(crate) mod xrc_domain;

@@ -80,7 +80,8 @@ fn family_of_gid(modified: &Modified<'_>) -> Look {
     let vector = &modified.attributes.address_vector;
     let is_ipv4 = vector.dgid.is_ipv4();
     let is_other = modified.facts.source_is_ipv4.is_some_and(|source| source != is_ipv4);
-    if !modified.gives(AttributeMask::AV) || !is_other {
+    // A GID of zeros is none at all, and no other index would help: the call is refused, and says so.
+    if !modified.gives(AttributeMask::AV) || !is_other || vector.dgid.is_zero() {
         return None;
     }
     let family = |is_ipv4| if is_ipv4 { "IPv4" } else { "IPv6" };

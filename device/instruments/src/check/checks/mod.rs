@@ -7,6 +7,7 @@ mod cm_events;
 mod completion_events;
 mod early_packets;
 mod events_left;
+mod failures;
 mod fields_of_errors;
 mod forks;
 mod full_queues;
@@ -18,6 +19,7 @@ mod mismatches;
 mod never_polled;
 mod never_read;
 mod read_depth;
+mod refused_calls;
 mod shared_queues;
 mod slow_payload;
 mod slow_polls;
@@ -27,6 +29,7 @@ mod slow_signals;
 mod small_queues;
 mod thread_domains;
 mod unready_peers;
+mod vain_waits;
 mod waiting_calls;
 
 use super::memory::Memory;
@@ -81,6 +84,9 @@ checks! {
     thread_domains: thread_domains::ThreadDomains,
     forks: forks::Forks,
     lives: lives::Lives,
+    failures: failures::Failures,
+    vain_waits: vain_waits::VainWaits,
+    refused_calls: refused_calls::RefusedCalls,
     slow_registrations: slow_registrations::SlowRegistrations,
     slow_posts: slow_posts::SlowPosts,
     slow_polls: slow_polls::SlowPolls,

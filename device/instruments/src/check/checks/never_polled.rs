@@ -5,6 +5,9 @@ use crate::check::kind::COMPLETIONS_NEVER_POLLED;
 use crate::check::queues::Cq;
 use crate::check::told::Check;
 
+/// So many completions, and the program has had time to poll.
+const COMPLETIONS_OF_AN_OLD_QUEUE: u64 = 4;
+
 /// Completions came to a queue, and the program never polled it.
 #[derive(Debug, Default)]
 pub(super) struct NeverPolled;
@@ -12,6 +15,13 @@ pub(super) struct NeverPolled;
 impl Check for NeverPolled {
     fn cq_destroyed(&mut self, context: &mut Context, handle: u32) {
         let found = context.cqs.get(&handle).and_then(found_of);
+        found.into_iter().for_each(|one| context.found(&COMPLETIONS_NEVER_POLLED, one));
+    }
+
+    /// The program might have polled it next.
+    fn is_ended_by_signal(&mut self, context: &mut Context) {
+        let is_old = |cq: &&Cq| cq.successes >= COMPLETIONS_OF_AN_OLD_QUEUE;
+        let found: Vec<Found> = context.cqs.values().filter(is_old).filter_map(found_of).collect();
         found.into_iter().for_each(|one| context.found(&COMPLETIONS_NEVER_POLLED, one));
     }
 

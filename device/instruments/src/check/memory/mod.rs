@@ -7,6 +7,7 @@
 mod changes;
 mod freed;
 mod hear;
+mod hints;
 mod overlaps;
 mod payload;
 mod posts;
@@ -18,9 +19,10 @@ mod state;
 mod tests;
 
 use pumice_events::Event;
+use pumice_transport::types::Cause;
 
 use super::context::Context;
-use super::told::Check;
+use super::told::{Check, Hint};
 pub(super) use state::Memory;
 
 impl Check for Memory {
@@ -35,6 +37,10 @@ impl Check for Memory {
 
     fn forked(&mut self, context: &mut Context) {
         self.memory_forked(context);
+    }
+
+    fn hint(&self, context: &Context, cause: &Cause) -> Option<Hint> {
+        self.hint_of(context, cause)
     }
 
     fn user_of(&self, address: u64, bytes: u64) -> Option<u64> {

@@ -8,9 +8,11 @@ mod asleep;
 mod exit;
 mod fork;
 mod freed;
+mod killed;
 mod known_stacks;
 mod late_reads;
 mod outputs;
+mod place;
 mod preload;
 mod stack;
 mod state;
@@ -27,8 +29,11 @@ use pumice_calls::Call;
 use pumice_device::check::CheckSubscriber;
 use pumice_device::event::Subscriber;
 use pumice_device::outside;
+use pumice_device::waits::Vain;
 
+use crate::ground::log::take_sentence;
 pub(crate) use late_reads::LatePage;
+pub(crate) use place::{own_place, own_stack, place_of};
 use state::{checker, of_device};
 pub(crate) use state::{is_on, tell, tell_of};
 pub(crate) use threads::for_one_thread;
@@ -56,6 +61,10 @@ pub(crate) fn is_gone(call: &str, address: usize) -> bool {
 /// The program makes a call, which is given the object at this address; 0 if none.
 pub(crate) fn enters(call: Call, address: usize) {
     threads::enters(call, address);
+    if is_on() {
+        // Of calls before.
+        let _ = take_sentence();
+    }
     let mut must_be_written = false;
     tell(|checker| must_be_written = checker.enters(call, address as u64));
     if must_be_written {
@@ -71,6 +80,17 @@ pub(crate) fn leaves(call: Call, address: usize) {
     let _ = TOLD.try_with(|told| told.set(0));
 }
 
+/// A call about this device, if it is about one, was refused with this errno, and the log said this.
+pub(crate) fn call_refused(call: Call, errno: i32, device: Option<usize>, sentence: &str) {
+    let device = of_device(device);
+    tell(|checker| checker.on(device).call_refused(call, errno, sentence));
+}
+
+/// Something is waited for in vain, where these return addresses say.
+pub(crate) fn waits_in_vain(vain: &Vain, stack: &[u64]) {
+    tell(|checker| checker.waits_in_vain(vain, stack));
+}
+
 /// What listens to the events of the device with this index among the devices, if programs are checked. From
 /// now on what is found is written.
 pub(crate) fn subscriber(device: usize) -> Option<Box<dyn Subscriber>> {
@@ -80,6 +100,7 @@ pub(crate) fn subscriber(device: usize) -> Option<Box<dyn Subscriber>> {
     fork::watch();
     freed::watch();
     exit::watch();
+    killed::watch();
     writer::start();
     Some(Box::new(CheckSubscriber { checker: Arc::clone(checker()), device: of_device(Some(device)) }))
 }

@@ -3,14 +3,18 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pumice_device::check::{Checker, holding};
+use pumice_device::check::{Checker, Effect, holding};
 use pumice_device::outside;
 use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::lineage::PerProcess;
+use pumice_device::settings::Log;
 
-use super::asleep;
+use crate::ground::log::{logs, print_always};
+
 use super::outputs::Outputs;
+use super::place::place_of;
 use super::state::{self, checker, is_on};
+use super::{asleep, killed};
 
 /// How often the thread looks for something new.
 const PERIOD: Duration = Duration::from_millis(25);
@@ -46,12 +50,16 @@ pub(super) fn start() {
             if turn % TURNS_OF_LOOK == 0 {
                 look_at_sleepers();
             }
+            if killed::pending().is_some() {
+                end_by_signal();
+                return killed::is_written();
+            }
             write_news(&mut lock());
             outside::sleep(PERIOD);
         }
     };
     // Without a thread everything is written at the end.
-    let _ = outside::thread::start("pumice-check", None, writes);
+    killed::has_writer(outside::thread::start("pumice-check", None, writes).is_ok());
 }
 
 /// Tells of threads that sleep beside completions that wait.
@@ -74,11 +82,24 @@ pub(super) fn write_now() {
 
 fn write_news(outputs: &mut Outputs) {
     let _whole = Uncancelled::begin();
-    let (news, counts, left_out) = holding(|| {
+    let ((news, counts, left_out), effects) = holding(|| {
         let mut checker = checker().lock().unwrap_or_else(PoisonError::into_inner);
-        take(&mut checker)
+        let effects = checker.settle(false);
+        (take(&mut checker), effects)
     });
     outputs.add(news, &counts, left_out);
+    tell_effects(&effects);
+}
+
+/// Failures whose cause is told: they follow it, as the log has them.
+fn tell_effects(effects: &[Effect]) {
+    if logs(Log::Error) {
+        // An overrun was told when it happened.
+        for Effect { sentence, place, .. } in effects.iter().filter(|effect| !effect.is_told) {
+            print_always(sentence);
+            place_of(place.addresses()).iter().for_each(|frame| print_always(frame));
+        }
+    }
 }
 
 fn take(checker: &mut Checker) -> (Vec<pumice_device::check::Recorded>, Vec<u64>, u64) {
@@ -86,6 +107,12 @@ fn take(checker: &mut Checker) -> (Vec<pumice_device::check::Recorded>, Vec<u64>
     let news = findings.news();
     let counts = findings.all().iter().map(|one| one.count).collect();
     (news, counts, findings.left_out())
+}
+
+/// A signal ends the process: everything is written.
+fn end_by_signal() {
+    holding(|| state::lock().is_ended_by_signal());
+    end(false);
 }
 
 /// The process ends: everything is written. Waits only so long for locks, because programs also exit from
@@ -99,14 +126,16 @@ pub(super) fn end(is_well: bool) {
                 outside::sleep(Duration::from_millis(1));
                 continue;
             };
-            let (news, counts, left_out) = holding(|| {
+            let ((news, counts, left_out), effects) = holding(|| {
                 if outputs.is_open() {
                     checker.ends(is_well);
                 }
-                take(&mut checker)
+                let effects = checker.settle(false);
+                (take(&mut checker), effects)
             });
             drop(checker);
             outputs.add(news, &counts, left_out);
+            tell_effects(&effects);
             return outputs.end();
         }
         outside::sleep(Duration::from_millis(1));

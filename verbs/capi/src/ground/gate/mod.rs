@@ -25,6 +25,7 @@ use crate::ground::cancellation;
 use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::inherited;
+use crate::ground::waits;
 
 pub(crate) use about::About;
 pub(crate) use current::current;
@@ -32,7 +33,7 @@ pub(crate) use current::quietly;
 pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
 pub(crate) use life::{Life, Loss, context_closed, context_opened, permits};
-pub(crate) use state::triggers;
+pub(crate) use state::{look_anew, triggers};
 pub(super) use watch::lets_pass;
 
 /// A call that has entered, and has to leave.
@@ -68,6 +69,9 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
         let Some(made) = current::take_aside() else { return Passage::UNSEEN };
         current::begin(made);
         return Passage { is_outer: true, refused: None };
+    }
+    if waits::is_asked() && call.polls() {
+        waits::polls(about.address);
     }
     check::begins();
     let (made, mut fate) = state::enter(call, about);

@@ -25,6 +25,7 @@ use crate::ground::environment;
 use crate::ground::listeners;
 use crate::ground::log::{log_always, log_at, logs, print_always};
 use crate::ground::own_devices::name_of;
+use crate::ground::waits;
 
 /// What is known of the calls of this process.
 struct State {
@@ -107,6 +108,12 @@ pub(super) fn returned(call: Call, made: &Made) {
     }
 }
 
+/// Looks again which calls have to stop here.
+pub(crate) fn look_anew() {
+    let mut guard = lock();
+    look_at(State::of(&mut guard).watch());
+}
+
 /// Peers can connect from now on.
 pub(super) fn listens() {
     if let Some(report) = lock().as_mut().and_then(|state| state.report.as_mut()) {
@@ -176,6 +183,7 @@ impl State {
             || check::is_on()
             || outside::world::is_here()
             || order::of_process().is_some()
+            || waits::is_asked()
         {
             Watch::Everything
         } else {

@@ -18,6 +18,7 @@ use crate::ground::abi::rdma_conn_param;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number_of;
 use crate::ground::plain::bytes;
+use crate::ground::waits;
 use crate::ground::zeroed::zeroed;
 use crate::rdma_cm::constants::{AS_MUCH_AS_THERE_IS, DATAGRAM_Q_KEY, QPT_UC, QPT_XRC_SEND};
 use crate::rdma_cm::events::fetch::complete;
@@ -135,7 +136,10 @@ fn depth(hca: &Hca, wanted: u8, otherwise: u8) -> Result<u8, Errno> {
 }
 
 pub(crate) extern "C" fn rdma_connect(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number_of(Call::rdma_connect, id.on(), || connect(&id.id()?, Parameters::given(conn_param)))
+    number_of(Call::rdma_connect, id.on(), || {
+        waits::connects();
+        connect(&id.id()?, Parameters::given(conn_param))
+    })
 }
 
 /// Sends a request to the peer; waits for the answer if the identifier is synchronous.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use super::event::{Event, acknowledge};
 use super::translation::translate;
+use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
+use crate::ground::waits::{self, Waiting};
 use crate::rdma_cm::constants::REJECTED;
 use crate::rdma_cm::id::identifier::{Channel, Id};
 use crate::rdma_cm::id::registry::registry;
@@ -41,11 +43,15 @@ pub(crate) fn take(channel: &Channel) -> Result<Option<Event>, Errno> {
 pub(crate) fn next_event(channel: &Channel) -> Result<Event, Errno> {
     loop {
         let taken = take(channel)?;
-        let waits = taken.is_none() && !channel.is_nonblocking();
-        channel.reader.is_at(waits);
+        let is_empty = taken.is_none() && !channel.is_nonblocking();
+        channel.reader.is_at(is_empty);
         match taken {
             Some(taken) => return Ok(taken.fetched()),
-            None if waits => channel.sleep()?,
+            None if is_empty => channel.sleep().inspect_err(|errno| {
+                if *errno == RESTART {
+                    waits::sleeps(Waiting::SleepsForConnections);
+                }
+            })?,
             None => return Err(Errno(libc::EAGAIN)),
         }
     }

@@ -1,0 +1,330 @@
+//! Queue pairs that fail: each failure is told once, by its cause if that is known.
+//!
+//! A failure is seen from both ends, and often has a cause that another check finds a moment earlier or
+//! later. So it is held back until the other end has had time to fail, too, and told as an effect if another
+//! finding names one of its queue pairs.
+
+use std::collections::VecDeque;
+
+use pumice_events::Event;
+use pumice_transport::event::QpEvent;
+use pumice_transport::types::{Cause, Detail, FailedSend, QpState, WcStatus, WorkCompletion};
+
+use crate::check::context::{Context, Found, related};
+use crate::check::facts::Modified;
+use crate::check::kept::{Kept, Of};
+use crate::check::kind::QUEUE_PAIR_FAILED;
+use crate::check::queues::Qp;
+use crate::check::recorded::Related;
+use crate::check::stack::Stack;
+use crate::check::told::{Check, Effect, Hint};
+
+/// Posts of a queue pair whose places are kept.
+const MAX_POSTS: usize = 1024;
+/// Queue pairs that are remembered after they were destroyed.
+const MAX_GONE: usize = 1024;
+/// Failures that are held back at once; further ones are told at once.
+const MAX_HELD: usize = 64;
+/// Send requests to a queue pair in the error state until that is told. One or two are how a program learns
+/// that all before them have been flushed.
+const IN_VAIN: u32 = 3;
+/// Looks until a failure is told, one each 25 ms: half a second, in which its cause may be found.
+const LOOKS: u32 = 20;
+
+/// Queue pairs went to an error state.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    queue_pairs: Kept<QueuePair>,
+    gone: VecDeque<(u32, Stack)>,
+    held: Vec<Held>,
+}
+
+/// What is kept of a queue pair.
+#[derive(Debug, Default)]
+struct QueuePair {
+    sends: VecDeque<(u64, Stack)>,
+    receives: VecDeque<(u64, Stack)>,
+    /// The program knows that it is in the error state, since this place if that is one.
+    known_failed: Option<Stack>,
+    /// Send requests posted since.
+    posted_in_vain: u32,
+    /// A rule of a fault plan applied to it: what happens then is no mistake of the program.
+    is_injured: bool,
+}
+
+/// A failure that is not told yet.
+#[derive(Debug)]
+struct Held {
+    /// As the log has it.
+    sentence: String,
+    found: Found,
+    /// Names of the queue pairs, of which another finding may tell.
+    names: Vec<String>,
+    /// The queue pair of this process whose request was refused, until it has failed.
+    refused: Option<u32>,
+    looks: u32,
+    /// The log has told of it.
+    is_told: bool,
+}
+
+impl QueuePair {
+    fn keep(posts: &mut VecDeque<(u64, Stack)>, wr_id: u64, stack: Stack) {
+        if posts.len() >= MAX_POSTS {
+            posts.pop_front();
+        }
+        posts.push_back((wr_id, stack));
+    }
+
+    /// Where the oldest request of this name was posted. Older ones have ended.
+    fn place_of(posts: &VecDeque<(u64, Stack)>, wr_id: u64) -> Option<Stack> {
+        posts.iter().find(|(known, _)| *known == wr_id).map(|(_, stack)| stack.clone())
+    }
+
+    fn end(posts: &mut VecDeque<(u64, Stack)>, wr_id: u64) {
+        if let Some(place) = posts.iter().position(|(known, _)| *known == wr_id) {
+            // Requests of a queue end in turn, and unsignaled ones without a word.
+            posts.drain(..=place);
+        }
+    }
+}
+
+impl Check for Failures {
+    fn forget(&mut self, of: Option<Of>) {
+        self.queue_pairs.forget(of);
+        if of.is_none() {
+            self.gone.clear();
+            self.held.clear();
+        }
+    }
+
+    fn hears(&mut self, context: &mut Context, event: &Event<'_>) {
+        match event {
+            Event::Qp { qp, event } if context.qps.contains_key(&qp.qpn.value()) => {
+                self.hear_of(context, qp.qpn.value(), event);
+            }
+            Event::FaultApplied { qpn: Some(qpn), .. } | Event::CompletionFaultApplied { qpn, .. } => {
+                self.is_injured(context, qpn.value());
+            }
+            _ => {}
+        }
+    }
+
+    fn logged(&mut self, context: &mut Context, number: u32, cause: &Cause, hint: Option<&Hint>) {
+        if cause.is_usual() || !cause.is_fatal() || *cause == Cause::Planned || self.was_injured(number) {
+            return;
+        }
+        match cause {
+            Cause::SendFailed(failed) => self.send_failed_of(context, number, failed, cause),
+            _ => self.hold(context, number, cause, hint),
+        }
+    }
+
+    fn qp_modified(&mut self, context: &mut Context, modified: &Modified<'_>) {
+        if modified.to == Some(QpState::Err)
+            && modified.facts.is_done
+            && context.qps.contains_key(&modified.number)
+        {
+            let own = self.queue_pairs.of(Of::Qp(modified.number));
+            own.known_failed = Some(modified.stack.clone());
+        }
+    }
+
+    fn polled(&mut self, context: &mut Context, _: u32, completion: &WorkCompletion) {
+        let number = completion.qp_num;
+        let is_error = completion.status != WcStatus::Success;
+        if is_error && context.qps.get(&number).is_some_and(|qp| qp.state == QpState::Err) {
+            self.queue_pairs.of(Of::Qp(number)).known_failed.get_or_insert_default();
+        }
+    }
+
+    fn qp_destroyed(&mut self, context: &mut Context, number: u32) {
+        if self.gone.len() >= MAX_GONE {
+            self.gone.pop_front();
+        }
+        self.gone.push_back((number, context.here()));
+    }
+
+    fn settles(&mut self, context: &mut Context, is_over: bool, effects: &mut Vec<Effect>) {
+        let (ripe, unripe) = std::mem::take(&mut self.held)
+            .into_iter()
+            .partition(|held: &Held| is_over || held.looks >= LOOKS);
+        self.held = unripe;
+        self.held.iter_mut().for_each(|held| held.looks += 1);
+        for Held { sentence, found, names, is_told, .. } in ripe {
+            if context.is_found_of(&names) {
+                effects.push(Effect { sentence, place: found.stack, is_told });
+            } else {
+                context.found(&QUEUE_PAIR_FAILED, found);
+            }
+        }
+    }
+}
+
+impl Failures {
+    fn hear_of(&mut self, context: &mut Context, number: u32, event: &QpEvent<'_>) {
+        let own = self.queue_pairs.of(Of::Qp(number));
+        match event {
+            QpEvent::SendPosted { wr_id, .. } => {
+                QueuePair::keep(&mut own.sends, *wr_id, context.here());
+                if own.known_failed.is_some() {
+                    own.posted_in_vain = own.posted_in_vain.saturating_add(1);
+                    if own.posted_in_vain == IN_VAIN {
+                        posts_in_vain(context, number, own);
+                    }
+                }
+            }
+            QpEvent::StateChanged { to: QpState::Reset, .. } => *own = QueuePair::default(),
+            QpEvent::RecvPosted { request } => {
+                QueuePair::keep(&mut own.receives, request.wr_id, context.here());
+            }
+            QpEvent::Completed { completion, .. } if completion.status == WcStatus::Success => {
+                let is_receive = completion.opcode.is_recv();
+                let posts = if is_receive { &mut own.receives } else { &mut own.sends };
+                QueuePair::end(posts, completion.wr_id);
+            }
+            _ => {}
+        }
+    }
+
+    /// A rule applied to a queue pair, and so to its peer.
+    fn is_injured(&mut self, context: &Context, number: u32) {
+        let Some(qp) = context.qps.get(&number) else { return };
+        self.queue_pairs.of(Of::Qp(number)).is_injured = true;
+        if let Some(other) = qp.destination.filter(|other| context.qps.contains_key(other)) {
+            self.queue_pairs.of(Of::Qp(other)).is_injured = true;
+        }
+    }
+
+    fn was_injured(&mut self, number: u32) -> bool {
+        self.queue_pairs.of(Of::Qp(number)).is_injured
+    }
+
+    /// A send request failed: the refusal of the other end, if that is of this process, is its cause.
+    fn send_failed_of(&mut self, context: &Context, number: u32, failed: &FailedSend, cause: &Cause) {
+        let Some(qp) = context.qps.get(&number) else { return };
+        let stack = QueuePair::place_of(&self.queue_pairs.of(Of::Qp(number)).sends, failed.wr_id);
+        let stack = stack.unwrap_or_default();
+        let name = &qp.name;
+        if let Some(held) = self.held.iter_mut().find(|held| held.refused == Some(number)) {
+            let FailedSend { wr_id, opcode, length_bytes, status, .. } = failed;
+            held.found.numbers = format!(
+                "request {wr_id:#x} of {name} ({}, {length_bytes} bytes) failed with {}: {}",
+                opcode.name(),
+                status.name(),
+                held.found.numbers
+            );
+            held.found.object.clone_from(name);
+            held.found.stack = stack;
+            held.names.push(name.clone());
+            held.refused = None;
+            return;
+        }
+        let mut related = vec![made_here(qp)];
+        let mut numbers = format!("{name}: {cause}");
+        let peer = failed.peer.map(|peer| peer.qpn.value());
+        if let Some((_, destroyed)) = self.gone.iter().rev().find(|(gone, _)| Some(*gone) == peer)
+            && failed.status == WcStatus::RetryExcErr
+            && qp.peer_is_here
+            && peer.is_some_and(|peer| !context.qps.contains_key(&peer))
+        {
+            numbers = format!(
+                "request {:#x} of {name} failed with {}: this process has destroyed its peer, queue pair \
+                 number {:#x}",
+                failed.wr_id,
+                failed.status.name(),
+                peer.unwrap_or_default()
+            );
+            related.insert(
+                0,
+                Related { what: "that queue pair was destroyed here".to_owned(), place: destroyed.clone() },
+            );
+        }
+        let mut names = names_of(context, qp);
+        let other = peer.filter(|_| qp.peer_is_here).and_then(|peer| context.qps.get(&peer));
+        names.extend(other.map(|other| other.name.clone()));
+        let found = Found { object: name.clone(), numbers, stack, related };
+        self.push(Held {
+            sentence: format!("{name} {cause}"),
+            found,
+            names,
+            refused: None,
+            looks: 0,
+            is_told: false,
+        });
+    }
+
+    /// Another failure than that of a send request.
+    fn hold(&mut self, context: &Context, number: u32, cause: &Cause, hint: Option<&Hint>) {
+        let Some(qp) = context.qps.get(&number) else { return };
+        let own = self.queue_pairs.of(Of::Qp(number));
+        let Hint { text, related: known } = hint.cloned().unwrap_or_default();
+        let mut related = known;
+        let mut stack = Stack::default();
+        if let Some(posted) = receive_of(cause).and_then(|id| QueuePair::place_of(&own.receives, id)) {
+            stack = posted.clone();
+            related.push(Related { what: "the receive was posted here".to_owned(), place: posted });
+        }
+        related.push(made_here(qp));
+        let numbers = format!("{} {cause}{text}", qp.name);
+        let is_told = matches!(cause, Cause::CqOverrun { .. });
+        let is_refusal = matches!(cause, Cause::RequestRefused { .. });
+        let asker = qp.destination.filter(|_| is_refusal && qp.peer_is_here);
+        let refused = asker.filter(|other| context.qps.contains_key(other));
+        let mut names = names_of(context, qp);
+        names.extend(refused.and_then(|other| context.qps.get(&other)).map(|other| other.name.clone()));
+        let found = Found { object: qp.name.clone(), numbers, stack, related };
+        self.push(Held {
+            sentence: format!("{} {cause}", qp.name),
+            found,
+            names,
+            refused,
+            looks: 0,
+            is_told,
+        });
+    }
+
+    fn push(&mut self, held: Held) {
+        if self.held.len() >= MAX_HELD {
+            // It is told at the next look, without its other end.
+            self.held.iter_mut().for_each(|held| held.looks = LOOKS);
+        }
+        self.held.push(held);
+    }
+}
+
+/// The program goes on with a queue pair of which it knows that it has failed.
+fn posts_in_vain(context: &mut Context, number: u32, own: &QueuePair) {
+    let stack = context.here();
+    let Some(qp) = context.qps.get(&number) else { return };
+    let failed = own.known_failed.clone().unwrap_or_default();
+    let since = Related { what: "it was moved to the error state here".to_owned(), place: failed };
+    let numbers = format!(
+        "{IN_VAIN} send requests were posted to {}, which is in the error state: they are flushed \
+         (WR_FLUSH_ERR), and nothing is sent",
+        qp.name
+    );
+    let (object, related) = (qp.name.clone(), vec![since, made_here(qp)]);
+    context.found(&QUEUE_PAIR_FAILED, Found { object, numbers, stack, related });
+}
+
+/// The receive request that a failure is about.
+fn receive_of(cause: &Cause) -> Option<u64> {
+    match cause {
+        Cause::RequestRefused { detail, .. } | Cause::ReceiveFailed { detail, .. } => match detail {
+            Detail::Receive { wr_id, .. } | Detail::Room { wr_id, .. } => Some(*wr_id),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn made_here(qp: &Qp) -> Related {
+    related(format!("{} was made here", qp.name), &qp.made)
+}
+
+/// What findings call a queue pair and its completion queues.
+fn names_of(context: &Context, qp: &Qp) -> Vec<String> {
+    let queues = [qp.send_cq, qp.recv_cq];
+    let queues = queues.iter().filter_map(|handle| context.cqs.get(handle)).map(|cq| cq.name.clone());
+    std::iter::once(qp.name.clone()).chain(queues).collect()
+}

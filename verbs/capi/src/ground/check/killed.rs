@@ -1,0 +1,86 @@
+//! Programs that are ended by a signal: what was found is written before.
+//!
+//! A handler may do next to nothing, so the thread that writes does it, and the thread that got the signal
+//! waits for it. Then the signal has its usual effect. Signals for which the program has its own handler,
+//! or which it ignores, stay as they are.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use pumice_device::outside;
+
+use crate::ground::zeroed::zeroed;
+
+/// Signals that end a program, and come from people, test runners and abort(3).
+const SIGNALS: [c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGALRM, libc::SIGABRT];
+/// Looks of the thread that got the signal, one each ms, until it ends without what was found: the thread
+/// that writes may need a lock that it holds.
+const LOOKS: u32 = 1000;
+
+/// A thread of this process writes.
+static HAS_WRITER: AtomicBool = AtomicBool::new(false);
+/// The signal that ends the process; 0: none.
+static PENDING: AtomicI32 = AtomicI32::new(0);
+/// What was found is written.
+static IS_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// From now on what was found is written before a signal ends the process.
+pub(super) fn watch() {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    // A fork child has it from its parent. In a world, signals are part of the run.
+    if outside::world::is_here() || WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    for signal in SIGNALS {
+        let mut before: libc::sigaction = zeroed();
+        // SAFETY: the kernel fills the structure of this frame.
+        let is_known = unsafe { libc::sigaction(signal, ptr::null(), &mut before) } == 0;
+        if is_known && before.sa_sigaction == libc::SIG_DFL {
+            let mut own: libc::sigaction = zeroed();
+            own.sa_sigaction = on_signal as extern "C" fn(c_int) as usize;
+            own.sa_flags = libc::SA_RESTART;
+            // SAFETY: the handler stays: the object is never unmapped (it is linked with -z nodelete).
+            unsafe { libc::sigaction(signal, &own, ptr::null_mut()) };
+        }
+    }
+}
+
+/// A thread of this process writes from now on; a fork child has none.
+pub(super) fn has_writer(has_one: bool) {
+    HAS_WRITER.store(has_one, Ordering::Release);
+}
+
+/// The signal that ends the process, and for which a thread waits.
+pub(super) fn pending() -> Option<c_int> {
+    Some(PENDING.load(Ordering::Acquire)).filter(|signal| *signal != 0)
+}
+
+/// What was found is written: the signal may have its effect.
+pub(super) fn is_written() {
+    IS_WRITTEN.store(true, Ordering::Release);
+}
+
+/// Runs in a thread of the program, which may hold any lock: makes system calls only.
+extern "C" fn on_signal(signal: c_int) {
+    PENDING.store(signal, Ordering::Release);
+    let ms = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    for _ in 0..LOOKS {
+        if IS_WRITTEN.load(Ordering::Acquire) || !HAS_WRITER.load(Ordering::Acquire) {
+            break;
+        }
+        // SAFETY: the time is of this frame, and nothing is written. A handler may call it.
+        unsafe { libc::nanosleep(&ms, ptr::null_mut()) };
+    }
+    let mut usual: libc::sigaction = zeroed();
+    usual.sa_sigaction = libc::SIG_DFL;
+    let mut only: libc::sigset_t = zeroed();
+    // SAFETY: structures of this frame are read and written; a handler may call all of these.
+    unsafe {
+        libc::sigaction(signal, &usual, ptr::null_mut());
+        libc::sigemptyset(&mut only);
+        libc::sigaddset(&mut only, signal);
+        libc::raise(signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &only, ptr::null_mut());
+    }
+}
