@@ -141,7 +141,7 @@ impl QueuePair {
         };
         if let Some(srd) = &mut self.srd {
             if srd.is_full() {
-                return Err(PostError::QueueFull { depth: self.capacity.max_send_wr });
+                return Err(PostError::QueueFull { depth: self.capacity.max_send_wr, all_unsignaled: false });
             }
             srd.post(request, length_bytes, fault.map(|(status, _)| status));
             if self.state == QpState::Err {

@@ -216,7 +216,7 @@ fn the_queue_is_bounded() {
         rung.post_send(wr_id, 0);
     }
     let refused = rung.try_post(&request(64, SendOpcode::Send, &[]));
-    assert_eq!(refused, Err(PostError::QueueFull { depth: 64 }));
+    assert_eq!(refused, Err(PostError::QueueFull { depth: 64, all_unsignaled: false }));
     rung.requests();
     rung.receive(&ack(SQ_PSN, 1));
     rung.post_send(64, 0);

@@ -84,7 +84,7 @@ fn a_full_queue_says_so_and_what_was_posted() {
     let refused = qp.post_sends(&list).unwrap_err();
     assert_eq!(refused.position, 4);
     assert!(refused.to_string().starts_with("request 4 of the list: QP"), "{refused}");
-    let full = PostError::QueueFull { depth: 4 };
+    let full = PostError::QueueFull { depth: 4, all_unsignaled: false };
     let VerbsError::Refused { error: HcaError::Post { error, .. }, .. } = &refused.error else {
         panic!("{refused}");
     };
