@@ -237,8 +237,7 @@ fn many_queue_pairs_are_compared_with_one() {
 #[test]
 fn many_pairs_are_compared_with_one() {
     let [own, _] = addresses();
-    let output =
-        perf(&["loop", "--json", "--rounds", "1", "--for", "0.05", "--pairs", "2", "--addr", &own]);
+    let output = perf(&["loop", "--json", "--rounds", "1", "--for", "0.05", "--pairs", "2", "--addr", &own]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     assert!(positive(&report, "value") && positive(&report, "ratio_one_pair"), "{report}");
     assert_eq!((&report["pairs"], &report["wire"]), (&2.into(), &json("udp")));
@@ -308,8 +307,7 @@ fn client_of_a_server(wire: &str, medium: &str) {
     let mut ready = String::new();
     BufReader::new(server.0.stderr.take().expect("a pipe")).read_line(&mut ready).expect("a line");
     assert!(ready.contains(&port), "{ready}");
-    let options =
-        ["--op", "write", "--size", "64K", "--rounds", "1", "--for", "0.02", "--verify", "--json"];
+    let options = ["--op", "write", "--size", "64K", "--rounds", "1", "--for", "0.02", "--verify", "--json"];
     let client = ["client", &server_address, "--oob-port", &port, "--wire", wire];
     let output = perf(&[&client, &options[..]].concat());
     assert!(output.status.success(), "{output:?}");

@@ -25,10 +25,7 @@ pub(super) fn write(out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "\nFields that say what it is about:\n")?;
         fields(kind.about, out)?;
     }
-    writeln!(
-        out,
-        "\n## Ready plans\n\n`--faults NAME` uses a plan; `pumice fault plans NAME` prints it.\n"
-    )?;
+    writeln!(out, "\n## Ready plans\n\n`--faults NAME` uses a plan; `pumice fault plans NAME` prints it.\n")?;
     table::head(&["Plan", "What it imitates"], out)?;
     for plan in READY {
         table::row(&[&format!("`{}`", plan.name), &plan.imitates()], out)?;

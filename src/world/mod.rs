@@ -99,8 +99,7 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
 }
 
 #[cfg(test)]
-#[path = "../../fuzz/replay.rs"]
-mod fuzz_replay;
+use crate::capture::replay as fuzz_replay;
 
 #[cfg(test)]
 #[path = "../../fuzz/bodies/world_result.rs"]

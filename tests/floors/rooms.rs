@@ -231,7 +231,6 @@ pub(super) const HOUSES: &[House] = &[
                     "course/",
                     "explain/",
                     "fault/",
-                    "faults/",
                     "perf/",
                     "run/",
                     "sim/",
@@ -245,6 +244,11 @@ pub(super) const HOUSES: &[House] = &[
                 "arguments in, text or JSON out",
             ),
             room("cli", &["cli.rs"], "the grammar of the command line"),
+            room(
+                "words",
+                &["help.rs", "spellings.rs"],
+                "what a person reads first, and old names of commands",
+            ),
             room(
                 "device commands",
                 &[

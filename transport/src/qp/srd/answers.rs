@@ -62,9 +62,10 @@ impl Answers {
             let data_bytes = if is_data { header.length().unwrap_or(0) } else { 0 };
             let key = RemoteKey { rkey: header.rkey, pd: settings.context.pd, qpn: settings.context.qpn };
             let address = header.address.wrapping_add(header.offset());
-            let sent = send_packet(settings, &to, header, data_bytes, next_psn, host, sink, |data, host| {
-                host.remote_read(key, address, data)
-            });
+            let sent =
+                send_packet(settings, &to, (header, data_bytes), next_psn, host, sink, |data, host| {
+                    host.remote_read(key, address, data)
+                });
             match sent {
                 Ok(Emitted::NoRoom) => return Progress::Blocked,
                 Ok(Emitted::Packet) => {

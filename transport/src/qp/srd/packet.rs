@@ -17,15 +17,14 @@ pub(super) struct To<'a> {
     pub(super) transmission: u32,
 }
 
-/// Writes one packet into the sink: the header, and what `fill` puts behind it.
+/// Writes one packet into the sink: the header, and `data_bytes` that `fill` puts behind it.
 ///
 /// # Errors
 /// Those of `fill`.
 pub(super) fn send_packet<H: Host, T: Transmit, E>(
     settings: &Settings,
     to: &To<'_>,
-    header: &Header,
-    data_bytes: usize,
+    (header, data_bytes): (&Header, usize),
     next_psn: &mut Psn,
     host: &mut H,
     sink: &mut T,

@@ -171,7 +171,7 @@ impl Sender {
             let ready = ready.filter(|(_, waiting)| !self.is_beyond_span(waiting));
             let place = match self.order {
                 SrdOrder::InOrder => ready.map(|(place, _)| place).next(),
-                SrdOrder::Reverse => ready.map(|(place, _)| place).last(),
+                SrdOrder::Reverse => ready.map(|(place, _)| place).next_back(),
                 SrdOrder::Seed(_) => ready.min_by_key(|(_, waiting)| waiting.from_ns).map(|(place, _)| place),
             };
             let Some(waiting) = place.and_then(|place| self.waiting.remove(place)) else { return };
@@ -405,7 +405,7 @@ impl Active {
         let data_bytes = if self.kind.carries_data() { header.length().unwrap_or(0) } else { 0 };
         let (side, transmission) = (Side::Requester, self.repetitions + 1);
         let to = To { path: &ud.path, qpn: ud.qpn, qkey: ud.qkey, side, transmission };
-        send_packet(settings, &to, &header, data_bytes, next_psn, host, sink, |data, host| {
+        send_packet(settings, &to, (&header, data_bytes), next_psn, host, sink, |data, host| {
             if self.wqe.is_inline() {
                 let start = header.offset() as usize;
                 if let Some(inline) = self.wqe.inline_data().get(start..start + data.len()) {

@@ -147,7 +147,7 @@ fn waiters_of(device: usize, notes: Vec<Note>) -> Vec<Waiter> {
     let state = lock();
     let number_of = |address: usize| {
         let own = state.queues.iter().filter(|known| known.device == device && known.address == address);
-        own.filter_map(|known| known.queue.upgrade()).map(|queue| queue.handle().index).last()
+        own.filter_map(|known| known.queue.upgrade()).map(|queue| queue.handle().index).next_back()
     };
     notes
         .into_iter()

@@ -94,8 +94,8 @@ impl Supervisor {
     pub(crate) fn tell_processor(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [processor, node, ..] = call.arguments();
         let tracee = self.tracee(id)?;
-        let places = [processor, node].into_iter().filter(|place| *place != 0);
-        let done = places.map(|place| tracee.write(place, &[0; 4])).collect::<nix::Result<()>>();
+        let mut places = [processor, node].into_iter().filter(|place| *place != 0);
+        let done = places.try_for_each(|place| tracee.write(place, &[0; 4]));
         self.answer_done(id, call, done.map(|()| 0))
     }
 
