@@ -81,7 +81,7 @@ fn what_was_whole_on_a_full_disk_can_be_read() {
     let script = "echo 1000 | \"$pumice\" run --addr $address --capture \"$disk/c\" \
                   --fault 'note opcode=send' --fault-report \"$disk/f\" -- \"$program\" 2>/dev/null
                   \"$pumice\" capture --summary \"$disk/c\" | tail -n 1 &&
-                  \"$pumice\" faults assert \"$disk/f\"";
+                  \"$pumice\" fault assert \"$disk/f\"";
     let Some(output) = on_small_disk(&scratch, &program, 22, script) else { return };
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && out.contains("RoCE packets with"), "{out}{}", said(&output));

@@ -15,7 +15,7 @@ fn json(output: &Output) -> serde_json::Value {
 
 #[test]
 fn usage_errors_exit_with_2_and_leave_standard_output_empty() {
-    for arguments in [&[][..], &["no-such-command"], &["devices", "--no-such-option"], &["doctor", "extra"]] {
+    for arguments in [&["no-such-command"][..], &["devices", "--no-such-option"], &["doctor", "extra"]] {
         let output = pumice(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
         assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}: {output:?}");
@@ -24,7 +24,7 @@ fn usage_errors_exit_with_2_and_leave_standard_output_empty() {
 
 #[test]
 fn help_and_version_exit_with_0() {
-    for arguments in [&["--help"][..], &["--version"], &["doctor", "--help"]] {
+    for arguments in [&[][..], &["--help"], &["--version"], &["doctor", "--help"]] {
         let output = pumice(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         assert!(!output.stdout.is_empty(), "{arguments:?}");

@@ -82,7 +82,7 @@ fn every_command_has_a_manual_page() {
     let folder = scratch("man");
     let output = pumice(&["man", "--out", &folder.join("pages").display().to_string()]);
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
-    for page in ["pumice", "pumice-run", "pumice-faults-compare", "pumice-perf-loop"] {
+    for page in ["pumice", "pumice-run", "pumice-fault-compare", "pumice-perf-loop"] {
         let file = folder.join("pages").join(format!("{page}.1"));
         let roff = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{page}: {error}"));
         assert!(roff.contains(".SH SYNOPSIS"), "{page}");

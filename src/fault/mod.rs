@@ -1,4 +1,4 @@
-//! `pumice fault`: rules of fault plans that come, rest and go while programs run; plans and reports of faults.
+//! `pumice fault`: rules of faults that come, rest and go while programs run; plans and reports of faults.
 
 mod options;
 mod plans;

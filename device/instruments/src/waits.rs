@@ -180,10 +180,11 @@ impl Waits {
     pub fn look(&self, now_ns: u64, queues: &[QueueNow]) -> bool {
         let mut state = self.lock();
         state.see(now_ns, queues);
-        if now_ns < state.again_ns {
+        // Before the patience is over for the first time, nothing can have waited for so long.
+        let Some(before_ns) = now_ns.checked_sub(self.patience_ns).filter(|_| now_ns >= state.again_ns)
+        else {
             return false;
-        }
-        let before_ns = now_ns.saturating_sub(self.patience_ns);
+        };
         let unready = state
             .unready
             .iter()
@@ -193,12 +194,11 @@ impl Waits {
             .iter()
             .any(|(number, one)| one.since_ns <= before_ns && !state.is_told(Awaited::Completions(*number)));
         // A peer may take longer to answer than a thread to poll.
-        let before_ns = before_ns.saturating_sub(self.patience_ns / 2);
-        let asked = state
-            .asked
-            .iter()
-            .any(|(id, one)| one.since_ns <= before_ns && !state.is_told(Awaited::Answer(*id)));
-        let refused = state.refused.as_ref().is_some_and(|one| one.since_ns <= before_ns);
+        let before_ns = before_ns.checked_sub(self.patience_ns / 2);
+        let is_due = |since_ns: u64| before_ns.is_some_and(|before_ns| since_ns <= before_ns);
+        let asked =
+            state.asked.iter().any(|(id, one)| is_due(one.since_ns) && !state.is_told(Awaited::Answer(*id)));
+        let refused = state.refused.as_ref().is_some_and(|one| is_due(one.since_ns));
         unready || unpolled || asked || refused
     }
 
@@ -214,16 +214,17 @@ impl Waits {
         let mut state = self.lock();
         state.see(now_ns, queues);
         state.again_ns = now_ns.saturating_add(PATIENCES * self.patience_ns);
-        let before_ns = now_ns.saturating_sub(self.patience_ns);
+        let Some(before_ns) = now_ns.checked_sub(self.patience_ns) else { return Vec::new() };
         let mut found = state.unready_peers(now_ns, before_ns, waiters);
         found.extend(waiters.iter().filter_map(|waiter| match waiter.doing {
             Doing::Polls(number) => state.polls_another(number, before_ns, queues, waiters, waiter, objects),
             Doing::SleepsOn(channel) => state.sleeps(channel, before_ns, queues, waiters, waiter, objects),
             Doing::SleepsForConnections => None,
         }));
-        let before_ns = before_ns.saturating_sub(self.patience_ns / 2);
-        found.extend(state.unanswered(now_ns, before_ns, waiters));
-        found.extend(state.refused(before_ns, waiters));
+        if let Some(before_ns) = before_ns.checked_sub(self.patience_ns / 2) {
+            found.extend(state.unanswered(now_ns, before_ns, waiters));
+            found.extend(state.refused(before_ns, waiters));
+        }
         found.retain(|vain| !state.is_told(vain.about) && state.told.insert(vain.about));
         found
     }

@@ -25,6 +25,8 @@ pub use recording::{Header, Recording};
 
 /// Runs a program, and all that it starts, in a world of its own.
 ///
+/// A process has one world at a time: a second call waits for the end of the first.
+///
 /// # Errors
 /// The program cannot be started or traced, all threads wait for ever, the run was to be strict and is not
 /// sure to repeat, or this machine is not x86-64 with Linux.

@@ -131,8 +131,8 @@ impl Receivers<'_> {
         true
     }
 
-    /// A packet for a queue pair that processes share, and those that follow for the same SRQ, of any content:
-    /// the process that owns the SRQ executes them, under one lock. False: that is another process.
+    /// A packet for a queue pair that processes share, and those that follow for the same SRQ, with any
+    /// content: the process that owns the SRQ executes them, under one lock. False: that is another process.
     fn deliver_run(
         &mut self,
         now_ns: u64,

@@ -1,13 +1,14 @@
 //! The checker, told of calls and events as a device and the C ABI tell it.
 
 use std::cell::Cell;
+use std::net::{IpAddr, Ipv6Addr};
 
 use pumice_calls::Call;
 use pumice_events::Event;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::{Cause, CqUse, Mtu, QpCapacity, QpState, WcStatus, WorkCompletion};
+use pumice_transport::types::{Cause, CqUse, Gid, Mtu, QpCapacity, QpState, WcStatus, WorkCompletion};
 use pumice_transport::wire::Qpn;
 
 use super::*;
@@ -152,6 +153,7 @@ fn attributes_are_found_that_mean_something_else() {
         peer_is_here: true,
     };
     let mut attributes = QpAttributes { qp_state: 2, path_mtu: 5, ..QpAttributes::default() };
+    attributes.address_vector.dgid = Gid::from(IpAddr::from(Ipv6Addr::LOCALHOST));
     at(40);
     let rtr =
         AttributeMask::STATE | AttributeMask::PATH_MTU | AttributeMask::MIN_RNR_TIMER | AttributeMask::AV;

@@ -256,11 +256,14 @@ impl Output<'_> {
         let written = self.file.write_all(&self.bytes);
         self.bytes.clear();
         written.inspect_err(|error| {
-            // What is missing from now on is said here, and not again at the end.
-            self.said = true;
-            (self.say)(&format!(
-                "the trace ends here: it cannot be written: {error}; what comes from now on is missing in it"
-            ));
+            // What is missing from now on is said here, and not again: neither for records that were
+            // queued before, nor at the end.
+            if !std::mem::replace(&mut self.said, true) {
+                (self.say)(&format!(
+                    "the trace ends here: it cannot be written: {error}; what comes from now on is missing \
+                     in it"
+                ));
+            }
         })
     }
 

@@ -1,6 +1,7 @@
 //! The supervisor: lets one thread of the world go on after the other.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
@@ -42,12 +43,17 @@ const LATEST: usize = 8;
 const CALL_NS: u64 = 400;
 const MORE_NS: u64 = 800;
 
-/// Runs a program, and all that it starts, in a world of its own.
+/// A process has one world at a time: what one world starts would hold copies of the sockets of another one,
+/// which the supervisor has as well, until it executes its program, and the ends of connections would be late.
+static IN_THIS_PROCESS: Mutex<()> = Mutex::new(());
+
+/// Runs a program, and all that it starts, in a world of its own; waits while this process has another world.
 ///
 /// # Errors
 /// The program cannot be started or traced, all threads wait for ever, or the run was to be strict and is not
 /// sure to repeat.
 pub(crate) fn run(options: &WorldOptions) -> Result<Ended, WorldError> {
+    let _alone = IN_THIS_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     let _bound = Bound::here();
     let _ticks = Ticks::each(TICK_US);
     let mut supervisor = Supervisor::new(options)?;
