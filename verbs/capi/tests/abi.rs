@@ -48,9 +48,8 @@ fn structures_are_those_of_the_system_headers() {
         })
         .collect();
     let context = rows.iter().find(|row| row.0 == "verbs_context" && row.1 == "context").unwrap().2;
-    let mut source = String::from(
-        "#include <stddef.h>\n#include <infiniband/ib.h>\n#include <infiniband/efadv.h>\n#include <rdma/rdma_cma.h>\n",
-    );
+    let headers = ["stddef.h", "infiniband/ib.h", "infiniband/efadv.h", "rdma/rdma_cma.h"];
+    let mut source: String = headers.map(|header| format!("#include <{header}>\n")).concat();
     for (kind, field, offset, size) in rows {
         if NEWER_OF_VENDORS.contains(&(kind, field)) {
             continue;

@@ -114,7 +114,7 @@ const WITHOUT_OBJECTS: &[&str] = &[
 ];
 
 /// Calls that the headers of Debian 12 lack, or that find their object as others of the list do. Calls of
-/// vendors are among the latter: they begin as others, and answer only on a device that looks like the vendor's.
+/// vendors are among the latter: they begin as others, and answer only on a device that looks like theirs.
 const AS_OTHERS: &[&str] = &[
     "efadv_cq_from_ibv_cq_ex",
     "efadv_create_cq",

@@ -43,8 +43,8 @@ const LATEST: usize = 8;
 const CALL_NS: u64 = 400;
 const MORE_NS: u64 = 800;
 
-/// A process has one world at a time: what one world starts would hold copies of the sockets of another one,
-/// which the supervisor has as well, until it executes its program, and the ends of connections would be late.
+/// A process has one world at a time: what one world starts would hold copies of sockets of another one, which
+/// the supervisor has as well, until it executes its program, and the ends of connections would be late.
 static IN_THIS_PROCESS: Mutex<()> = Mutex::new(());
 
 /// Runs a program, and all that it starts, in a world of its own; waits while this process has another world.
