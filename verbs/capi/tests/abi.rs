@@ -23,12 +23,20 @@ const NEWER: [&str; 8] = [
     "active_speed_ex",
 ];
 /// Fields of structures of vendors that those headers may lack.
-const NEWER_OF_VENDORS: [(&str, &str); 1] = [("efadv_qp_init_attr", "flags")];
+const NEWER_OF_VENDORS: [(&str, &str); 2] =
+    [("efadv_qp_init_attr", "flags"), ("efadv_cq", "wc_is_unsolicited")];
 /// Structures that headers before rdma-core 65 may lack.
 const NEW: [&str; 3] = ["ibv_mr_init_attr", "ibv_dmah", "ibv_dmah_init_attr"];
-/// Structures that those fields make longer.
-const GROWN: [&str; 5] =
-    ["verbs_context", "ibv_qp_ex", "ibv_port_attr", "efadv_qp_init_attr", "efadv_cq_init_attr"];
+/// Structures that those fields make longer, or of which the library has the beginning alone.
+const GROWN: [&str; 7] = [
+    "verbs_context",
+    "ibv_qp_ex",
+    "ibv_port_attr",
+    "efadv_cq",
+    "efadv_qp_init_attr",
+    "efadv_cq_init_attr",
+    "mlx5dv_context",
+];
 
 #[test]
 fn structures_are_those_of_the_system_headers() {
@@ -48,7 +56,8 @@ fn structures_are_those_of_the_system_headers() {
         })
         .collect();
     let context = rows.iter().find(|row| row.0 == "verbs_context" && row.1 == "context").unwrap().2;
-    let headers = ["stddef.h", "infiniband/ib.h", "infiniband/efadv.h", "rdma/rdma_cma.h"];
+    let headers =
+        ["stddef.h", "infiniband/ib.h", "infiniband/efadv.h", "infiniband/mlx5dv.h", "rdma/rdma_cma.h"];
     let mut source: String = headers.map(|header| format!("#include <{header}>\n")).concat();
     for (kind, field, offset, size) in rows {
         if NEWER_OF_VENDORS.contains(&(kind, field)) {
