@@ -46,6 +46,8 @@ class Options(TypedDict, total=False):
     """Folder for what `pumice replay` needs."""
     wire: Literal["auto", "udp"]
     """What carries packets to this user's other processes on this host."""
+    srd_order: Literal["seed", "in-order", "reverse"]
+    """Order in which messages of SRD arrive, on a device that looks like EFA."""
     gid_index: int
     """Index of the first address in the GID table; recipes for ConnectX adapters say 3."""
     memlock: Union[bool, Text]
@@ -63,7 +65,7 @@ class Options(TypedDict, total=False):
     topology: File
     """TOML file with the switches between this program and others that name equal ones."""
     profile: File
-    """What the device looks like: default, rxe, connectx, dgx-h100, or a TOML file."""
+    """What the device looks like: default, rxe, connectx, dgx-h100, efa, connectx-7, or a TOML file."""
     log: Literal["off", "error", "warn", "info", "debug"]
     """What pumice explains on standard error."""
     checks: Union[bool, Literal["perf", "poison", "perf,poison"]]
@@ -156,7 +158,7 @@ def _flag(name: str) -> str:
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
     **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index"], _number),
-    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log"], _text),
+    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
     **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),
     **dict.fromkeys(["check_report", "suppress"], _file),
