@@ -4,10 +4,10 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the command line uses the rest of this file")]
 #[path = "../../src/world/result.rs"]
 mod result;
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the command line uses the rest of this file")]
 #[path = "../../src/world/seeds.rs"]
 mod seeds;
 #[path = "../bodies/world_result.rs"]

@@ -48,7 +48,7 @@ fn moved(all: &Departures, kept: &Departures) -> Departures {
     let (mut moved, mut gone) = (Departures::new(), 0);
     for (point, what) in all {
         if kept.contains_key(point) {
-            // Behind a rest that is gone there may be no second switch.
+            // Without a rest, the points before and behind it are one, which has one switch: the first.
             moved.entry(point.saturating_sub(2 * gone)).or_insert(*what);
         } else if matches!(what, Departure::Stall(_)) {
             gone += 1;

@@ -39,9 +39,9 @@ pub(super) struct Replay {
     own: usize,
     /// How long after the point before it each point of the run was; polls that find nothing do not count.
     gaps_ns: Vec<u64>,
-    /// The places of each process's points in the run; polls that find nothing are not among them.
-    places: Vec<Vec<usize>>,
-    /// The points of this process, each with its place in the run.
+    /// The positions of each process's points in the run; polls that find nothing are not among them.
+    positions: Vec<Vec<usize>>,
+    /// The points of this process, each with its position in the run.
     points: Vec<(usize, What<Sender>)>,
     progress: Progress,
     is_over: AtomicBool,
@@ -88,7 +88,7 @@ impl Replay {
         };
         let own = claim(folder, &schedule.tags, tag, number)?;
         let progress = Progress::open(folder, own, schedule.tags.len()).ok()?;
-        let mut places = vec![Vec::new(); schedule.tags.len()];
+        let mut positions = vec![Vec::new(); schedule.tags.len()];
         let (mut gaps_ns, mut points, mut before_ns) = (Vec::new(), Vec::new(), None);
         let mut state = State {
             done: Vec::new(),
@@ -101,13 +101,13 @@ impl Replay {
             held: None,
             due: (usize::MAX, 0),
         };
-        for (place, (process, Point { at_ns, what })) in schedule.points.into_iter().enumerate() {
+        for (position, (process, Point { at_ns, what })) in schedule.points.into_iter().enumerate() {
             gaps_ns.push(before_ns.map_or(0, |before_ns| at_ns.saturating_sub(before_ns)));
             let process = process as usize;
             if !matches!(what, What::Idle { .. })
-                && let Some(places) = places.get_mut(process)
+                && let Some(positions) = positions.get_mut(process)
             {
-                places.push(place);
+                positions.push(position);
                 before_ns = Some(at_ns);
             }
             if process != own {
@@ -119,7 +119,7 @@ impl Replay {
                 }
                 What::Arrival(sender) => state.arrivals.entry(*sender).or_default().push_back(points.len()),
             }
-            points.push((place, what));
+            points.push((position, what));
         }
         state.done = vec![false; points.len()];
         Some(Replay {
@@ -128,7 +128,7 @@ impl Replay {
             number,
             own,
             gaps_ns,
-            places,
+            positions,
             points,
             progress,
             is_over: AtomicBool::new(false),
@@ -227,7 +227,7 @@ impl Replay {
         if turn == Turn::AfterPolls && waited_ns > IDLE_NS {
             return true;
         }
-        if turn == Turn::Never || waited_ns > HOLD_NS.saturating_add(self.gap_ns(self.place(index))) {
+        if turn == Turn::Never || waited_ns > HOLD_NS.saturating_add(self.gap_ns(self.position(index))) {
             self.depart("a packet waits in vain for what came before it", true);
             return true;
         }
@@ -273,13 +273,13 @@ impl Replay {
         }
     }
 
-    fn place(&self, index: usize) -> usize {
-        self.points.get(index).map_or(usize::MAX, |(place, _)| *place)
+    fn position(&self, index: usize) -> usize {
+        self.points.get(index).map_or(usize::MAX, |(position, _)| *position)
     }
 
     /// How long after the point before it a point came when it was recorded.
-    fn gap_ns(&self, place: usize) -> u64 {
-        self.gaps_ns.get(place).copied().unwrap_or_default()
+    fn gap_ns(&self, position: usize) -> u64 {
+        self.gaps_ns.get(position).copied().unwrap_or_default()
     }
 
     /// Whether it is the turn of a point of this process.
@@ -290,9 +290,9 @@ impl Replay {
             self.is_over.store(true, Ordering::Relaxed);
             return Turn::Now;
         }
-        let place = self.place(index);
-        let waits_for = |(process, places): (usize, &Vec<usize>)| {
-            let needed = places.partition_point(|other| *other < place) as u64;
+        let position = self.position(index);
+        let waits_for = |(process, positions): (usize, &Vec<usize>)| {
+            let needed = positions.partition_point(|other| *other < position) as u64;
             process != self.own && standing.done.get(process).copied().unwrap_or_default() < needed
         };
         // Polls are behind `next` too: they hold up packets, and nothing else.
@@ -301,8 +301,8 @@ impl Replay {
         let own = || before().filter(|(_, done)| !**done);
         let is_idle = |what: &What<Sender>| matches!(what, What::Idle { .. });
         let is_behind = own().any(|((_, what), _)| !is_idle(what));
-        if !is_behind && !self.places.iter().enumerate().any(waits_for) {
-            let gap_ns = self.gap_ns(place).min(MAX_GAP_NS);
+        if !is_behind && !self.positions.iter().enumerate().any(waits_for) {
+            let gap_ns = self.gap_ns(position).min(MAX_GAP_NS);
             let due_ns = standing.last_ns.saturating_add(gap_ns);
             state.due = (index, due_ns);
             return match () {
@@ -315,12 +315,12 @@ impl Replay {
             state.seen = (standing, now_ns);
             return Turn::Later;
         }
-        let next = |(process, places): (usize, &Vec<usize>)| {
+        let next = |(process, positions): (usize, &Vec<usize>)| {
             let done = state.seen.0.done.get(process).copied().unwrap_or_default();
-            places.get(usize::try_from(done).ok()?).copied()
+            positions.get(usize::try_from(done).ok()?).copied()
         };
-        let awaited = self.places.iter().enumerate().filter_map(next).min();
-        let patience_ns = PATIENCE_NS.saturating_add(awaited.map_or(0, |place| self.gap_ns(place)));
+        let awaited = self.positions.iter().enumerate().filter_map(next).min();
+        let patience_ns = PATIENCE_NS.saturating_add(awaited.map_or(0, |position| self.gap_ns(position)));
         if now_ns.saturating_sub(state.seen.1) > patience_ns { Turn::Never } else { Turn::Later }
     }
 
@@ -334,7 +334,7 @@ impl Replay {
             return;
         }
         let done = self.lock().counted;
-        let all = self.places.get(self.own).map_or(0, Vec::len);
+        let all = self.positions.get(self.own).map_or(0, Vec::len);
         let sentence = format!("{}: after {done} of {all} points of the recorded order, {why}", self.tag);
         on_standard_error(&sentence);
         let _ = write_private(&self.folder.join(format!("{}.departed", self.number)), sentence.as_bytes());

@@ -1,4 +1,4 @@
-//! The side that sends messages: a place for each posted request, and parts that are sent until they are
+//! The side that sends messages: an entry for each posted request, and parts that are sent until they are
 //! answered.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -153,14 +153,14 @@ impl Sender {
 
     /// Messages that have waited for long enough come under way, in the order that was asked for.
     fn activate<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
-        for place in 0..self.waiting.len().min(MOST_ACTIVE) {
-            if self.waiting.get(place).is_some_and(|waiting| waiting.from_ns.is_none()) {
+        for index in 0..self.waiting.len().min(MOST_ACTIVE) {
+            if self.waiting.get(index).is_some_and(|waiting| waiting.from_ns.is_none()) {
                 let held_ns = match self.order {
                     SrdOrder::InOrder => 0,
                     SrdOrder::Reverse => HOLD_NS,
                     SrdOrder::Seed(_) => self.draw() % HOLD_NS,
                 };
-                if let Some(waiting) = self.waiting.get_mut(place) {
+                if let Some(waiting) = self.waiting.get_mut(index) {
                     waiting.from_ns = Some(now_ns.saturating_add(held_ns));
                 }
             }
@@ -169,12 +169,12 @@ impl Sender {
             let ready = self.waiting.iter().take(MOST_ACTIVE).enumerate();
             let ready = ready.filter(|(_, waiting)| waiting.from_ns.is_some_and(|from_ns| from_ns <= now_ns));
             let ready = ready.filter(|(_, waiting)| !self.is_beyond_span(waiting));
-            let place = match self.order {
-                SrdOrder::InOrder => ready.map(|(place, _)| place).next(),
-                SrdOrder::Reverse => ready.map(|(place, _)| place).next_back(),
-                SrdOrder::Seed(_) => ready.min_by_key(|(_, waiting)| waiting.from_ns).map(|(place, _)| place),
+            let index = match self.order {
+                SrdOrder::InOrder => ready.map(|(index, _)| index).next(),
+                SrdOrder::Reverse => ready.map(|(index, _)| index).next_back(),
+                SrdOrder::Seed(_) => ready.min_by_key(|(_, waiting)| waiting.from_ns).map(|(index, _)| index),
             };
-            let Some(waiting) = place.and_then(|place| self.waiting.remove(place)) else { return };
+            let Some(waiting) = index.and_then(|index| self.waiting.remove(index)) else { return };
             self.begin(settings, waiting, now_ns, host);
         }
     }
@@ -242,24 +242,24 @@ impl Sender {
             self.activate(settings, now_ns, host);
         }
         let mut under_way: u32 = self.active.iter().map(|active| active.sent.count_ones()).sum();
-        let mut place = 0;
-        while place < self.active.len() {
-            let Some(to) = self.active.get(place).map(|active| active.peer) else { break };
+        let mut index = 0;
+        while index < self.active.len() {
+            let Some(to) = self.active.get(index).map(|active| active.peer) else { break };
             let floor = self.floor(to, u64::MAX);
-            let Some(active) = self.active.get_mut(place) else { break };
+            let Some(active) = self.active.get_mut(index) else { break };
             match active.transmit(settings, (floor, now_ns), &mut under_way, next_psn, host, sink) {
-                Ok(Progress::Idle) => place += 1,
+                Ok(Progress::Idle) => index += 1,
                 Ok(Progress::Blocked) => return Progress::Blocked,
-                Err(_) => self.end(place, settings, Reason::LocalKey, host),
+                Err(_) => self.end(index, settings, Reason::LocalKey, host),
             }
         }
         Progress::Idle
     }
 
     /// A message ends.
-    fn end<H: Host>(&mut self, place: usize, settings: &Settings, reason: Reason, host: &mut H) {
-        if place < self.active.len() {
-            let active = self.active.remove(place);
+    fn end<H: Host>(&mut self, index: usize, settings: &Settings, reason: Reason, host: &mut H) {
+        if index < self.active.len() {
+            let active = self.active.remove(index);
             complete(settings, &active.wqe, reason.status(), reason as u32, host);
         }
     }
@@ -277,8 +277,8 @@ impl Sender {
         let is_it = |active: &Active| {
             (active.peer, active.number, active.epoch) == (from, header.message, header.epoch)
         };
-        let Some(place) = self.active.iter().position(is_it) else { return };
-        let Some(active) = self.active.get_mut(place) else { return };
+        let Some(index) = self.active.iter().position(is_it) else { return };
+        let Some(active) = self.active.get_mut(index) else { return };
         let ended = match header.kind {
             Kind::Data if active.kind == Kind::Read => active.store(settings, header, data, now_ns, host),
             Kind::Progress if active.kind != Kind::Read => {
@@ -294,23 +294,23 @@ impl Sender {
             _ => None,
         };
         if let Some(reason) = ended {
-            self.end(place, settings, reason, host);
+            self.end(index, settings, reason, host);
         }
     }
 
     pub(super) fn handle_timeout<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
-        let mut place = 0;
-        while let Some(active) = self.active.get_mut(place) {
+        let mut index = 0;
+        while let Some(active) = self.active.get_mut(index) {
             if active.held_until_ns == 0 && active.deadline_ns <= now_ns {
                 // One that found no room to send anything has not been in vain.
                 active.repetitions += u32::from(active.sent != 0 || active.is_there());
                 if active.repetitions > MOST_REPETITIONS {
-                    self.end(place, settings, Reason::Unresponsive, host);
+                    self.end(index, settings, Reason::Unresponsive, host);
                     continue;
                 }
                 active.repeat(now_ns);
             }
-            place += 1;
+            index += 1;
         }
     }
 

@@ -7,6 +7,7 @@
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 
 use pumice_device::outside;
 
@@ -61,16 +62,14 @@ pub(super) fn is_written() {
     IS_WRITTEN.store(true, Ordering::Release);
 }
 
-/// Runs in a thread of the program, which may hold any lock: makes system calls only.
+/// Runs in a thread of the program, which may hold any lock: makes system calls only, and sleeps by one.
 extern "C" fn on_signal(signal: c_int) {
     PENDING.store(signal, Ordering::Release);
-    let ms = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     for _ in 0..LOOKS {
         if IS_WRITTEN.load(Ordering::Acquire) || !HAS_WRITER.load(Ordering::Acquire) {
             break;
         }
-        // SAFETY: the time is of this frame, and nothing is written. A handler may call it.
-        unsafe { libc::nanosleep(&ms, ptr::null_mut()) };
+        outside::sleep(Duration::from_millis(1));
     }
     let mut usual: libc::sigaction = zeroed();
     usual.sa_sigaction = libc::SIG_DFL;
