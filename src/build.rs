@@ -25,6 +25,14 @@ fn main() {
     println!("cargo::rustc-env=PUMICE_BUILT_FEATURES={features}");
     println!("cargo::rustc-env=PUMICE_BUILT_TARGET={}", of_cargo("TARGET"));
     println!("cargo::rustc-env=PUMICE_BUILT_PROFILE={}", of_cargo("PROFILE"));
+    // The profile strips the libraries only: Cargo forgets it for a package that has an optimization of its
+    // own.
+    if of_cargo("PROFILE") == "release"
+        && of_cargo("DEBUG") == "false"
+        && of_cargo("CARGO_CFG_TARGET_OS") == "linux"
+    {
+        println!("cargo::rustc-link-arg-bins=-Wl,--strip-all");
+    }
 }
 
 /// The commit: as the environment says, as the package says, or as git says. A debug build does not ask git:

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bitflags::bitflags;
+use pumice_calls::Call;
 use pumice_faults::Fired;
 use pumice_faults::calls::CallFired;
 use pumice_faults::completion_events::CompletionEventFired;
@@ -60,13 +61,55 @@ bitflags! {
         const CM = 1 << (Topic::COUNT + 7);
         /// Memory registered and deregistered.
         const REGIONS = 1 << (Topic::COUNT + 8);
+        /// Calls of the program, as they begin and end; frequent.
+        const PASSAGES = 1 << (Topic::COUNT + 9);
     }
+}
+
+/// How far a call of the program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallPhase {
+    /// It begins, and nothing has been asked about it.
+    Begins,
+    /// It is counted and its fate is known; its work comes next.
+    Enters,
+    /// It has done its work.
+    Returns,
+    /// It has failed.
+    Fails,
+    /// An attempt of it has ended, and the same call will be tried again.
+    Pauses,
+}
+
+/// A call of the program: which one, and what is known of it. Who hears of it does so in the thread that
+/// makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallMade {
+    /// Which one.
+    pub call: Call,
+    /// The address of the object that it is about; 0 for none.
+    pub on: usize,
+    /// Its ordinal among the calls of this name in this process, from 1; 0 before it is counted.
+    pub ordinal: u64,
 }
 
 /// Something that happened.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
+    /// The program makes a call.
+    Call {
+        /// The call.
+        made: CallMade,
+        /// How far it is.
+        phase: CallPhase,
+    },
+    /// A call has looked for something and found nothing: how often programs look depends on time, so it does
+    /// not count among the calls of its name.
+    Idle {
+        /// The call.
+        made: CallMade,
+    },
     /// A queue pair did something.
     Qp {
         /// The queue pair; [`QpContext::ordinal`] names it alike in every run.
@@ -256,6 +299,7 @@ impl Event<'_> {
     #[inline]
     pub const fn topics(&self) -> Topics {
         match self {
+            Event::Call { .. } | Event::Idle { .. } => Topics::PASSAGES,
             Event::Qp { event, .. } => Topics::from_bits_retain(event.topic().bit()),
             Event::QpCreated { .. } | Event::QpDestroyed { .. } | Event::SrqDestroyed { .. } => {
                 Topics::OBJECTS

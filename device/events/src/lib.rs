@@ -22,5 +22,5 @@ mod kinds;
 mod subscribers;
 
 pub use element::AsyncElement;
-pub use kinds::{Event, Topics};
+pub use kinds::{CallMade, CallPhase, Event, Topics};
 pub use subscribers::{Subscriber, Subscribers};

@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use proc_macro::TokenStream;
 
@@ -17,20 +16,12 @@ pub fn carried(input: TokenStream) -> TokenStream {
     let name = input.to_string();
     let object = object(name.trim_matches('"'), std::env::args_os());
     let found = object.filter(|object| object.is_file()).and_then(|object| {
-        let object = without_debug_information(object);
         let digest = digest(&std::fs::read(&object).ok()?);
         let path = object.to_str()?;
         Some(format!("::core::option::Option::Some(({digest}, ::core::include_bytes!({path:?}).as_slice()))"))
     });
     let code = found.unwrap_or_else(|| "::core::option::Option::<(u64, &'static [u8])>::None".to_owned());
     code.parse().unwrap_or_default()
-}
-
-/// The object without debug information, which is most of it, if the system has strip(1); else as it is.
-fn without_debug_information(object: PathBuf) -> PathBuf {
-    let stripped = object.with_extension("carried.so");
-    let strip = Command::new("strip").arg("--strip-debug").arg("-o").arg(&stripped).arg(&object).output();
-    if strip.is_ok_and(|output| output.status.success()) { stripped } else { object }
 }
 
 /// FNV-1a: tells builds apart, and is no protection against a user who wants two to have the same.

@@ -140,7 +140,7 @@ fn tell_modified(qp: &Qp, attributes: &QpAttributes, mask: AttributeMask, is_don
         let (number, rnr_retry) = (qp.number().value(), attributes.rnr_retry);
         check::tell(|checker| checker.rnr_retry_set(number, rnr_retry));
     }
-    let is_of_program = || current().is_some_and(|made| made.call.is_some_and(Call::is_of_verbs));
+    let is_of_program = || current().is_some_and(|made| made.call().is_some_and(Call::is_of_verbs));
     if !is_of_program() {
         return;
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pumice_device::event::{CallPhase, Event};
 use pumice_device::outside;
 use pumice_device::outside::lineage::PerProcess;
 
@@ -51,10 +52,14 @@ pub(super) fn is_asked() -> bool {
     IS_ASKED.load(Ordering::Relaxed)
 }
 
-/// A thread polls the completion queue at this address.
-#[cold]
-pub(super) fn polls(queue: usize) {
-    note(Waiting::Polls(queue));
+/// A thread polls a completion queue.
+pub(super) fn hear(event: &Event<'_>) {
+    if let Event::Call { made, phase: CallPhase::Begins } = event
+        && is_asked()
+        && made.call.polls()
+    {
+        note(Waiting::Polls(made.on));
+    }
 }
 
 /// A thread sleeps in a call that makes attempts, of which one has ended.

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use pumice_calls::Call;
 use pumice_device::check::CheckSubscriber;
-use pumice_device::event::Subscriber;
+use pumice_device::event::{CallPhase, Event, Subscriber};
 use pumice_device::outside;
 use pumice_device::waits::Vain;
 
@@ -37,7 +37,6 @@ pub(crate) use place::{own_place, own_stack, place_of};
 use state::{checker, of_device};
 pub(crate) use state::{is_on, tell, tell_of};
 pub(crate) use threads::for_one_thread;
-pub(crate) use waits::begins;
 
 thread_local! {
     /// The destroyed object that the call of this thread is given, of which the checker was told; or 0.
@@ -58,8 +57,24 @@ pub(crate) fn is_gone(call: &str, address: usize) -> bool {
     is_gone
 }
 
+/// What the checker learns of the calls of the program, and when.
+pub(crate) fn hear(event: &Event<'_>) {
+    match event {
+        Event::Call { phase: CallPhase::Begins, .. } => waits::begins(),
+        Event::Call { made, phase: CallPhase::Enters } => enters(made.call, made.on),
+        Event::Call { made, phase } => {
+            if *phase == CallPhase::Fails && made.call.gives_back() {
+                tell(|checker| checker.destroy_failed(made.on as u64));
+            }
+            leaves(made.call, made.on);
+        }
+        Event::Idle { made } => leaves(made.call, made.on),
+        _ => {}
+    }
+}
+
 /// The program makes a call, which is given the object at this address; 0 if none.
-pub(crate) fn enters(call: Call, address: usize) {
+fn enters(call: Call, address: usize) {
     threads::enters(call, address);
     if is_on() {
         // Of calls before.
@@ -74,7 +89,7 @@ pub(crate) fn enters(call: Call, address: usize) {
 }
 
 /// A call of which [`enters`] was told ends.
-pub(crate) fn leaves(call: Call, address: usize) {
+fn leaves(call: Call, address: usize) {
     threads::leaves(address);
     waits::ends(call);
     let _ = TOLD.try_with(|told| told.set(0));

@@ -36,7 +36,7 @@ impl Own {
 }
 
 /// A call of the program begins.
-pub(crate) fn begins() {
+pub(super) fn begins() {
     let _ = OWN.try_with(|own| own.entered.set(own.is_watched.get().then(count)));
 }
 

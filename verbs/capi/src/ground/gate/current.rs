@@ -3,29 +3,31 @@
 use std::cell::Cell;
 
 use pumice_calls::Call;
+use pumice_device::hca::Entered;
 
-/// A call that the program has made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Made {
-    /// Which one; `None` for one that is not looked at.
-    pub(crate) call: Option<Call>,
-    /// Its ordinal among the calls of this name, from 1.
-    pub(crate) ordinal: u64,
-    /// The ordinal of its queue pair, where a rule asks for it.
-    pub(crate) qp: Option<u32>,
-    /// A rule applied to it.
-    pub(crate) is_met: bool,
-}
+/// A call that the program has made; `None` for one that is not looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made(pub(super) Option<Entered>);
 
 impl Made {
+    /// Which one, if it is looked at.
+    pub(crate) fn call(&self) -> Option<Call> {
+        self.0.as_ref().map(Entered::call)
+    }
+
+    /// Its ordinal among the calls of this name, from 1; 0 if it is not looked at.
+    pub(crate) fn ordinal(&self) -> u64 {
+        self.0.as_ref().map_or(0, Entered::ordinal)
+    }
+
     /// Its name; empty for one that is not looked at.
     pub(crate) fn name(&self) -> &'static str {
-        self.call.map_or("", Call::name)
+        self.call().map_or("", Call::name)
     }
 }
 
 /// A call that is not looked at.
-const QUIET: Made = Made { call: None, ordinal: 0, qp: None, is_met: false };
+const QUIET: Made = Made(None);
 
 thread_local! {
     static CURRENT: Cell<Option<Made>> = const { Cell::new(None) };

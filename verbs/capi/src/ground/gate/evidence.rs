@@ -9,6 +9,7 @@ use pumice_device::faults::calls::{CallFaults, CallFired};
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::outside::output_file::{OutputFile, Say, whole_lines};
 
+use crate::ground::environment;
 use crate::ground::log::print_always;
 use crate::ground::own_file::{Written, expand, open_own};
 use crate::ground::process::own_process;
@@ -46,31 +47,42 @@ fn say() -> Say {
     Box::new(print_always)
 }
 
-/// What is written of rules about calls.
-pub(super) struct Evidence(OutputFile);
+/// The part of it that is about calls, once there are rules about them.
+static OF_CALLS: PerProcess<Mutex<Option<OutputFile>>> = PerProcess::new(|_| Mutex::new(None));
 
-impl Evidence {
-    /// Begins: names the rules. `None`: there is no report.
-    pub(super) fn begin(pattern: &Path, faults: &CallFaults) -> io::Result<Evidence> {
-        let mut evidence = Evidence(fault_report(pattern)?);
-        let rules = faults.first_names().map(str::to_owned).collect();
-        let (process, seed) = (faults.tag().to_owned(), faults.seed());
-        evidence.write(&ReportLine::Begin { process, seed, rules, device: None });
-        Ok(evidence)
+/// Begins: names the rules. Nothing happens without rules, without a report, and a second time. That it
+/// cannot be written is said when the device is opened, too.
+pub(super) fn begin(faults: &CallFaults) {
+    let pattern = environment::settings().ok().and_then(|settings| settings.fault_report.as_deref());
+    let Some(pattern) = pattern.filter(|_| faults.is_active()) else { return };
+    let mut of_calls = OF_CALLS.lock().unwrap_or_else(PoisonError::into_inner);
+    if of_calls.is_some() {
+        return;
     }
+    let Ok(mut file) = fault_report(pattern) else { return };
+    let rules = faults.first_names().map(str::to_owned).collect();
+    let (process, seed) = (faults.tag().to_owned(), faults.seed());
+    write(&mut file, &ReportLine::Begin { process, seed, rules, device: None });
+    *of_calls = Some(file);
+}
 
-    /// `device`: that of the call, if the process has several.
-    pub(super) fn fired(&mut self, fired: &CallFired<'_>, device: Option<&str>) {
-        self.write(&ReportLine::of_call(fired).on(device));
+/// A rule applied. `device`: that of the call, if the process has several.
+pub(super) fn fired(fired: &CallFired<'_>, device: Option<&str>) {
+    if let Some(file) = &mut *OF_CALLS.lock().unwrap_or_else(PoisonError::into_inner) {
+        write(file, &ReportLine::of_call(fired).on(device));
     }
+}
 
-    pub(super) fn end(&mut self, faults: &CallFaults) {
+/// The process ends: which rules never applied. A lock that is held is not waited for.
+pub(super) fn end(faults: &CallFaults) {
+    let Ok(mut of_calls) = OF_CALLS.try_lock() else { return };
+    if let Some(file) = &mut *of_calls {
         let never = faults.unfired().map(str::to_owned).collect();
-        self.write(&ReportLine::End { process: faults.tag().to_owned(), never, device: None });
+        write(file, &ReportLine::End { process: faults.tag().to_owned(), never, device: None });
     }
+}
 
-    fn write(&mut self, line: &ReportLine) {
-        // A disk that is full must not end the program: it is said, and who reads the report misses its end.
-        let _ = self.0.append(line.text().as_bytes());
-    }
+fn write(file: &mut OutputFile, line: &ReportLine) {
+    // A disk that is full must not end the program: it is said, and who reads the report misses its end.
+    let _ = file.append(line.text().as_bytes());
 }

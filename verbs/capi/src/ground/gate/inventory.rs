@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pumice_calls::Call;
+use pumice_device::event::{CallPhase, Event};
 use pumice_device::outside::lineage::PerProcess;
 
 use super::current::current;
@@ -52,7 +53,9 @@ pub(crate) fn handed_out(address: usize, kind: &'static str) {
     if !IS_KEPT.load(Ordering::Relaxed) && !check::is_on() {
         return;
     }
-    let Some((call, ordinal)) = current().and_then(|made| Some((made.call?, made.ordinal))) else { return };
+    let Some((call, ordinal)) = current().and_then(|made| Some((made.call()?, made.ordinal()))) else {
+        return;
+    };
     if call.is_of_sockets() {
         return;
     }
@@ -83,10 +86,12 @@ pub(crate) fn left_behind(address: usize) {
     }
 }
 
-/// The program tried to give an object back, and could not.
-pub(super) fn excuse(address: usize) {
-    if let Some(mut inventory) = lock()
-        && let Some(object) = inventory.held.get_mut(&address)
+/// A call that gives an object back has failed: the program has tried.
+pub(super) fn hear(event: &Event<'_>) {
+    if let Event::Call { made, phase: CallPhase::Fails } = event
+        && made.call.gives_back()
+        && let Some(mut inventory) = lock()
+        && let Some(object) = inventory.held.get_mut(&made.on)
     {
         object.is_excused = true;
     }

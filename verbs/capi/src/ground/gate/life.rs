@@ -97,7 +97,7 @@ pub(crate) fn permits(context: usize) -> Result<(), Errno> {
     if !watch::is_lost() {
         return Ok(());
     }
-    let call = current().and_then(|made| made.call);
+    let call = current().and_then(|made| made.call());
     if call.is_none_or(Call::outlives_device) {
         return Ok(());
     }

@@ -10,26 +10,26 @@
 mod about;
 mod current;
 mod evidence;
+mod fired;
 mod inventory;
 mod life;
 mod report;
 mod state;
+mod subscribers;
 mod watch;
 
 use pumice_calls::Call;
+use pumice_device::event::{CallMade, CallPhase, Event};
 use pumice_device::faults::calls::{CallFaults, CallRules};
-use pumice_device::ground::order;
 use pumice_device::outside;
 
 use crate::ground::cancellation;
-use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::inherited;
-use crate::ground::waits;
 
 pub(crate) use about::About;
-pub(crate) use current::current;
-pub(crate) use current::quietly;
+use current::Made;
+pub(crate) use current::{current, quietly};
 pub(crate) use evidence::fault_report;
 pub(crate) use inventory::{given_back, handed_out, left_behind};
 pub(crate) use life::{Life, Loss, context_closed, context_opened, permits};
@@ -70,26 +70,19 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
         current::begin(made);
         return Passage { is_outer: true, refused: None };
     }
-    if waits::is_asked() && call.polls() {
-        waits::polls(about.address);
+    let on = about.address;
+    let begins = CallMade { call, on, ordinal: 0 };
+    subscribers::tell(&Event::Call { made: begins, phase: CallPhase::Begins });
+    let entered = state::enter(call, about);
+    let is_lost = life::refuses(call, on);
+    let made = CallMade { ordinal: entered.ordinal(), ..begins };
+    subscribers::tell(&Event::Call { made, phase: CallPhase::Enters });
+    current::begin(Made(Some(entered)));
+    if entered.delay_ns > 0 {
+        outside::sleep(std::time::Duration::from_nanos(entered.delay_ns));
     }
-    check::begins();
-    let (made, mut fate) = state::enter(call, about);
-    if life::refuses(call, about.address) {
-        fate.errno = Some(libc::EIO);
-    }
-    check::enters(call, about.address);
-    if outside::world::is_here() {
-        outside::world::point();
-    }
-    if let Some(order) = order::of_process() {
-        order.enters(call.name());
-    }
-    current::begin(made);
-    if fate.delay_ns > 0 {
-        outside::sleep(std::time::Duration::from_nanos(fate.delay_ns));
-    }
-    Passage { is_outer: true, refused: fate.errno.map(Errno) }
+    let refused = if is_lost { Some(libc::EIO) } else { entered.refused };
+    Passage { is_outer: true, refused: refused.map(Errno) }
 }
 
 /// The rules about calls of this process, for those who change them while the program runs.
@@ -124,33 +117,23 @@ pub(super) fn leave(passage: Passage, end: impl FnOnce() -> PassageEnd, about: A
 #[inline(never)]
 fn left(passage: Passage, end: PassageEnd, about: About) {
     let Some(made) = current::end() else { return };
-    let Some(call) = made.call else { return };
-    settle(call, made, passage, end, about);
-    check::leaves(call, about.address);
-}
-
-fn settle(call: Call, made: current::Made, passage: Passage, end: PassageEnd, about: About) {
-    if let Some(order) = order::of_process().filter(|_| end != PassageEnd::Again) {
-        order.leaves(call.name(), end == PassageEnd::Idle);
-    }
-    match end {
+    let Made(Some(entered)) = made else { return };
+    let called = CallMade { call: entered.call(), on: about.address, ordinal: entered.ordinal() };
+    let phase = match end {
+        // What a plan refused has found nothing either, and counts.
         PassageEnd::Idle if passage.refused.is_none() => {
-            if outside::world::is_here() {
-                outside::world::looked_in_vain();
-            }
-            return state::take_back(call, &made);
+            state::take_back(&entered);
+            return subscribers::tell(&Event::Idle { made: called });
         }
-        PassageEnd::Done if call.listens() => state::listens(),
-        PassageEnd::Again => current::put_aside(made),
-        PassageEnd::Failed if call.gives_back() => {
-            inventory::excuse(about.address);
-            check::tell(|checker| checker.destroy_failed(about.address as u64));
-        }
-        _ => {}
+        PassageEnd::Idle | PassageEnd::Failed => CallPhase::Fails,
+        PassageEnd::Done => CallPhase::Returns,
+        PassageEnd::Again => CallPhase::Pauses,
+    };
+    match phase {
+        CallPhase::Pauses => current::put_aside(made),
+        _ => state::returned(&entered),
     }
-    if end != PassageEnd::Again {
-        state::returned(call, &made);
-    }
+    subscribers::tell(&Event::Call { made: called, phase });
 }
 
 /// The process ends: what the report says at the end is written.

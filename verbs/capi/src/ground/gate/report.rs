@@ -3,82 +3,113 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pumice_calls::Ordinals;
 use pumice_device::faults::calls::{CallFired, errno_text};
 use pumice_device::outside;
+use pumice_device::outside::lineage::PerProcess;
 use pumice_device::outside::output_file::{OutputFile, whole_lines};
 
-use super::inventory::Object;
-use crate::ground::log::print_always;
+use super::inventory::{self, Object};
+use crate::ground::log::{log_always, print_always};
 
-/// A report that is being written.
-pub(super) struct GateReport(OutputFile);
+/// The report that is being written, if one is.
+static REPORT: PerProcess<Mutex<Option<OutputFile>>> = PerProcess::new(|_| Mutex::new(None));
+/// It is: asked without the lock.
+static IS_WRITTEN: PerProcess<AtomicBool> = PerProcess::new(|_| AtomicBool::new(false));
 
-impl GateReport {
-    /// Goes on with a file, or makes it; `None` if it cannot be written, which is said.
-    pub(super) fn open(path: &Path) -> Result<GateReport, String> {
-        let file = outside::files::options().append(true).create(true).open(path);
-        let file = file.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
-        let say = Box::new(|sentence: &str| print_always(sentence));
-        Ok(GateReport(OutputFile::new(file, path.to_owned(), "the report of calls", whole_lines, say)))
-    }
-
-    /// One write for each line: lines of processes do not mix.
-    fn write(&mut self, line: &str) {
-        let _ = self.0.append(format!("{line}\n").as_bytes()); // that it ends is said
-    }
-
-    pub(super) fn fired(&mut self, fired: &CallFired<'_>) {
-        let (rule, key) = (quoted(fired.rule), fired.key);
-        let mut line = format!(
-            "{{\"event\":\"fired\",\"pid\":{},\"rule\":{rule},\"call\":{},\"nth\":{}",
-            outside::process::number(),
-            quoted(key.call),
-            key.ordinal
-        );
-        if let Some(qp) = key.qp {
-            let _ = write!(line, ",\"qp\":{qp}");
+/// Goes on with a file, or makes it; whether it can be written, which is said if not.
+pub(super) fn begin(path: &Path) -> bool {
+    let file = match outside::files::options().append(true).create(true).open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            log_always(&format!("{} cannot be written: {error}", path.display()));
+            return false;
         }
-        if let Some(errno) = fired.fate.errno {
-            let _ = write!(line, ",\"errno\":{}", quoted(&errno_text(errno)));
-        }
-        if fired.fate.delay_ns > 0 {
-            let _ = write!(line, ",\"delay_ns\":{}", fired.fate.delay_ns);
-        }
-        self.write(&(line + "}"));
-    }
+    };
+    let say = Box::new(|sentence: &str| print_always(sentence));
+    let file = OutputFile::new(file, path.to_owned(), "the report of calls", whole_lines, say);
+    *REPORT.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+    IS_WRITTEN.store(true, Ordering::Relaxed);
+    true
+}
 
-    pub(super) fn listens(&mut self) {
-        self.write(&format!("{{\"event\":\"listening\",\"pid\":{}}}", outside::process::number()));
-    }
+/// Whether there is a report.
+pub(super) fn is_written() -> bool {
+    IS_WRITTEN.load(Ordering::Relaxed)
+}
 
-    pub(super) fn ended(&mut self, counts: &Ordinals, left: Option<&[Object]>) {
-        let calls: Vec<String> =
-            counts.counted().map(|(call, count)| format!("{}:{count}", quoted(call.name()))).collect();
-        let program = outside::environment::program();
-        let mut line = format!(
-            "{{\"event\":\"ended\",\"pid\":{},\"program\":{},\"calls\":{{{}}}",
-            outside::process::number(),
-            quoted(&program.to_string_lossy()),
-            calls.join(",")
-        );
-        if let Some(left) = left {
-            let objects: Vec<String> = left
-                .iter()
-                .map(|object| {
-                    let Object { kind, call, ordinal, .. } = object;
-                    format!(
-                        "{{\"kind\":{},\"call\":{},\"nth\":{ordinal}}}",
-                        quoted(kind),
-                        quoted(call.name())
-                    )
-                })
-                .collect();
-            let _ = write!(line, ",\"left\":[{}]", objects.join(","));
-        }
-        self.write(&(line + "}"));
+/// One write for each line: lines of processes do not mix.
+fn write(report: &mut Option<OutputFile>, line: &str) {
+    if let Some(file) = report {
+        let _ = file.append(format!("{line}\n").as_bytes()); // that it ends is said
     }
+}
+
+fn write_now(line: &str) {
+    write(&mut REPORT.lock().unwrap_or_else(PoisonError::into_inner), line);
+}
+
+/// A rule applied.
+pub(super) fn fired(fired: &CallFired<'_>) {
+    if !is_written() {
+        return;
+    }
+    let (rule, key) = (quoted(fired.rule), fired.key);
+    let mut line = format!(
+        "{{\"event\":\"fired\",\"pid\":{},\"rule\":{rule},\"call\":{},\"nth\":{}",
+        outside::process::number(),
+        quoted(key.call),
+        key.ordinal
+    );
+    if let Some(qp) = key.qp {
+        let _ = write!(line, ",\"qp\":{qp}");
+    }
+    if let Some(errno) = fired.fate.errno {
+        let _ = write!(line, ",\"errno\":{}", quoted(&errno_text(errno)));
+    }
+    if fired.fate.delay_ns > 0 {
+        let _ = write!(line, ",\"delay_ns\":{}", fired.fate.delay_ns);
+    }
+    write_now(&(line + "}"));
+}
+
+/// Peers can connect from now on.
+pub(super) fn listens() {
+    if is_written() {
+        write_now(&format!("{{\"event\":\"listening\",\"pid\":{}}}", outside::process::number()));
+    }
+}
+
+/// The process ends: how often it made each call, and what it has not given back. A lock that is held is not
+/// waited for.
+pub(super) fn ended(counts: &Ordinals) {
+    let Ok(mut report) = REPORT.try_lock() else { return };
+    if report.is_none() {
+        return;
+    }
+    let calls: Vec<String> =
+        counts.counted().map(|(call, count)| format!("{}:{count}", quoted(call.name()))).collect();
+    let program = outside::environment::program();
+    let mut line = format!(
+        "{{\"event\":\"ended\",\"pid\":{},\"program\":{},\"calls\":{{{}}}",
+        outside::process::number(),
+        quoted(&program.to_string_lossy()),
+        calls.join(",")
+    );
+    if let Some(left) = inventory::leftovers() {
+        let objects: Vec<String> = left
+            .iter()
+            .map(|object| {
+                let Object { kind, call, ordinal, .. } = object;
+                format!("{{\"kind\":{},\"call\":{},\"nth\":{ordinal}}}", quoted(kind), quoted(call.name()))
+            })
+            .collect();
+        let _ = write!(line, ",\"left\":[{}]", objects.join(","));
+    }
+    write(&mut report, &(line + "}"));
 }
 
 /// A string of JSON.

@@ -1,147 +1,116 @@
-//! Counting calls, and asking the rules about them.
+//! The gate of this process, and what calls of the data path look at first.
+//!
+//! It is the gate that programs have that are linked with the device ([`CallGate`]), with the rules of this
+//! process's settings and with listeners of its own ([`super::fired`]).
 
-use std::cell::OnceCell;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 
-use pumice_calls::{Call, Ordinals};
-use pumice_device::event::Event;
+use pumice_calls::Call;
+use pumice_device::event::{CallMade, CallPhase, Event, Subscribers};
 use pumice_device::faults::Triggers;
-use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
+use pumice_device::faults::calls::{CallFaults, CallRules};
 use pumice_device::ground::clock::Clock;
 use pumice_device::ground::order;
+use pumice_device::hca::{CallEnd, CallGate, CallWatch, Entered};
 use pumice_device::outside;
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
 
 use super::about::About;
-use super::current::Made;
-use super::evidence::Evidence;
-use super::inventory;
-use super::report::GateReport;
-use super::watch::{Watch, lets_pass, look_at};
+use super::watch::{Watch, look_at};
+use super::{evidence, fired, inventory, report};
 use crate::ground::check;
 use crate::ground::environment;
-use crate::ground::listeners;
-use crate::ground::log::{log_always, log_at, logs, print_always};
-use crate::ground::own_devices::name_of;
+use crate::ground::log::{log_at, logs, print_always};
 use crate::ground::waits;
 
-/// What is known of the calls of this process.
-struct State {
-    faults: CallFaults,
+/// The gate, and what it was made of.
+struct Gate {
+    calls: CallGate,
+    rules: Arc<dyn CallRules>,
     /// What rules of the plan wait for.
     triggers: Arc<Triggers>,
-    report: Option<GateReport>,
-    /// The report of faults, once there are rules about calls.
-    evidence: Option<Evidence>,
 }
 
-/// How often each call was made in this process: a fork counts from the beginning.
-static ORDINALS: PerProcess<Ordinals> = PerProcess::new(|_| Ordinals::new());
+/// A fork counts from the beginning.
+static GATE: PerProcess<OnceLock<Gate>> = PerProcess::new(|_| OnceLock::new());
 
-static STATE: PerProcess<Mutex<Option<State>>> = PerProcess::new(|_| Mutex::new(None));
-
-fn lock() -> MutexGuard<'static, Option<State>> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+fn gate() -> &'static Gate {
+    GATE.get_or_init(|| {
+        let gate = Gate::new();
+        gate.look_anew();
+        gate
+    })
 }
 
-/// A call of the program's enters: its ordinal, and what happens to it. Without rules and without a report it
-/// is counted, and that is all.
-pub(super) fn enter(call: Call, about: About) -> (Made, CallFate) {
-    if lets_pass() {
-        let made = Made { call: Some(call), ordinal: ORDINALS.add(call), qp: None, is_met: false };
-        return (made, CallFate::default());
-    }
-    let mut told = Vec::new();
-    let entered = {
-        let mut guard = lock();
-        let state = State::of(&mut guard);
-        look_at(state.watch());
-        state.enter(call, about, &mut told)
-    };
-    // Without the lock: standard error may be slow.
+/// A call of the program's enters: its ordinal, and what happens to it.
+pub(super) fn enter(call: Call, about: About) -> Entered {
+    let queue_pair = || about.queue_pair.and_then(|ordinal| ordinal(about.address));
+    let (entered, told) = fired::about(about, || gate().calls.enter(call, queue_pair));
+    // Without the lock of the rules: standard error may be slow.
     for sentence in told {
         log_at(Log::Warn, || sentence);
     }
     entered
 }
 
-/// A call does not count after all.
-pub(super) fn take_back(call: Call, made: &Made) {
-    if made.is_met {
-        return;
-    }
-    if lets_pass() {
-        return ORDINALS.take_back(call);
-    }
-    let mut guard = lock();
-    ORDINALS.take_back(call);
-    if let Some(state) = guard.as_mut() {
-        state.faults.take_back(&CallKey { call: call.name(), ordinal: made.ordinal, qp: made.qp });
+/// A call has found nothing, and does not count after all.
+pub(super) fn take_back(entered: &Entered) {
+    gate().calls.leave(entered, CallEnd::Idle);
+}
+
+/// A call has returned that counts.
+pub(super) fn returned(entered: &Entered) {
+    gate().calls.leave(entered, CallEnd::Done);
+}
+
+/// Peers can connect from now on.
+pub(super) fn hear(event: &Event<'_>) {
+    if let Event::Call { made: CallMade { call, .. }, phase: CallPhase::Returns } = event
+        && call.listens()
+    {
+        report::listens();
     }
 }
 
 /// What rules of the plan wait for in this process.
 pub(crate) fn triggers() -> Arc<Triggers> {
-    Arc::clone(&State::of(&mut lock()).triggers)
+    Arc::clone(&gate().triggers)
 }
 
 /// Changes the rules about calls while the program runs.
 pub(super) fn change(change: &mut dyn FnMut(&mut CallFaults)) {
-    let mut guard = lock();
-    let state = State::of(&mut guard);
-    change(&mut state.faults);
-    state.begin_evidence();
-    look_at(state.watch());
-}
-
-/// A call has returned that counts.
-pub(super) fn returned(call: Call, made: &Made) {
-    if lets_pass() {
-        return;
-    }
-    let triggers =
-        lock().as_ref().filter(|state| state.counts_calls()).map(|state| Arc::clone(&state.triggers));
-    if let Some(triggers) = triggers {
-        triggers.called(call.name(), made.ordinal);
-    }
+    let gate = gate();
+    gate.rules.change(&mut |faults| {
+        change(faults);
+        evidence::begin(faults);
+    });
+    gate.look_anew();
 }
 
 /// Looks again which calls have to stop here.
 pub(crate) fn look_anew() {
-    let mut guard = lock();
-    look_at(State::of(&mut guard).watch());
-}
-
-/// Peers can connect from now on.
-pub(super) fn listens() {
-    if let Some(report) = lock().as_mut().and_then(|state| state.report.as_mut()) {
-        report.listens();
-    }
+    gate().look_anew();
 }
 
 /// The process ends. Takes no lock that is held: programs also exit from signal handlers.
 pub(super) fn farewell() {
-    let Ok(mut guard) = STATE.try_lock() else { return };
-    let Some(state) = guard.as_mut() else { return };
-    if let Some(evidence) = &mut state.evidence {
-        evidence.end(&state.faults);
-    }
-    let never: Vec<String> = state.faults.unfired().map(|name| format!("\"{name}\"")).collect();
+    let Some(gate) = GATE.if_made().and_then(OnceLock::get) else { return };
+    let never = gate.calls.look(|faults| {
+        evidence::end(faults);
+        faults.unfired().map(|name| format!("\"{name}\"")).collect::<Vec<_>>()
+    });
+    let Some(never) = never else { return };
     if !never.is_empty() && logs(Log::Warn) {
         print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
     }
-    if let Some(report) = &mut state.report {
-        report.ended(&ORDINALS, inventory::leftovers().as_deref());
-    }
+    report::ended(gate.calls.ordinals());
 }
 
-impl State {
-    fn new() -> State {
+impl Gate {
+    fn new() -> Gate {
         let settings = environment::settings().ok();
-        let report = settings.and_then(|settings| settings.call_report.as_deref()).and_then(open_report);
-        if report.is_some() {
+        if settings.and_then(|settings| settings.call_report.as_deref()).is_some_and(report::begin) {
             inventory::keep();
         }
         // A plan that cannot be used is said when the device is opened, which fails.
@@ -151,74 +120,23 @@ impl State {
         if let Some(folder) = settings.and_then(|settings| settings.record.as_deref()) {
             order::begin(folder, &tag);
         }
-        let triggers = Triggers::new(&plan, &Clock::monotonic());
+        let clock = Clock::monotonic();
+        let triggers = Triggers::new(&plan, &clock);
         let faults = CallFaults::new(&plan, &tag, &triggers);
-        let mut state = State { faults, triggers, report, evidence: None };
-        state.begin_evidence();
-        state
+        evidence::begin(&faults);
+        let listeners = Arc::new(Subscribers::new(fired::subscribers(), clock));
+        let calls = CallGate::new(CallWatch::default(), faults, Arc::clone(&triggers), listeners);
+        Gate { rules: calls.rules(), calls, triggers }
     }
 
-    /// That of this process: a fork counts from the beginning.
-    fn of(known: &mut Option<State>) -> &mut State {
-        known.get_or_insert_with(State::new)
-    }
-
-    /// Begins the report of faults, if there are rules and it has not begun.
-    fn begin_evidence(&mut self) {
-        let pattern = environment::settings().ok().and_then(|settings| settings.fault_report.as_deref());
-        if let Some(pattern) = pattern.filter(|_| self.evidence.is_none() && self.faults.is_active()) {
-            // That it cannot be written is said when the device is opened, too.
-            self.evidence = Evidence::begin(pattern, &self.faults).ok();
-        }
-    }
-
-    fn counts_calls(&self) -> bool {
-        self.triggers.count_calls()
-    }
-
-    fn watch(&self) -> Watch {
-        if self.faults.is_active()
-            || self.report.is_some()
-            || self.counts_calls()
+    /// Whether calls of the data path have to stop at the gate is found out anew.
+    fn look_anew(&self) {
+        let is_asked = !self.calls.lets_pass()
+            || report::is_written()
             || check::is_on()
             || outside::world::is_here()
             || order::of_process().is_some()
-            || waits::is_asked()
-        {
-            Watch::Everything
-        } else {
-            Watch::Little
-        }
+            || waits::is_asked();
+        look_at(if is_asked { Watch::Everything } else { Watch::Little });
     }
-
-    /// The lock of the state keeps the order in which rules count that of ordinals.
-    fn enter(&mut self, call: Call, about: About, told: &mut Vec<String>) -> (Made, CallFate) {
-        let ordinal = ORDINALS.add(call);
-        let asks = self.faults.need_queue_pairs();
-        let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
-        let (mut fate, mut is_met) = (CallFate::default(), false);
-        if self.faults.is_active() {
-            let device = OnceCell::new();
-            let device = || *device.get_or_init(|| about.device());
-            let (report, evidence) = (&mut self.report, &mut self.evidence);
-            fate = self.faults.decide(&CallKey { call: call.name(), ordinal, qp }, &mut |fired| {
-                is_met = true;
-                let device = device();
-                let named = device.and_then(name_of);
-                told.push(named.map_or(String::new(), |name| format!("{name}: ")) + &fired.sentence());
-                listeners::emit(device, &Event::CallFaultApplied { fault: fired });
-                if let Some(report) = report {
-                    report.fired(fired);
-                }
-                if let Some(evidence) = evidence {
-                    evidence.fired(fired, named);
-                }
-            });
-        }
-        (Made { call: Some(call), ordinal, qp, is_met }, fate)
-    }
-}
-
-fn open_report(path: &Path) -> Option<GateReport> {
-    GateReport::open(path).map_err(|sentence| log_always(&sentence)).ok()
 }
