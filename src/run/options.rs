@@ -161,6 +161,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
           default_missing_value = "ulimit")]
     pub(crate) memlock: Option<String>,
+    /// Say what the program waits for in vain after this time, as in 5s, and why; 0 turns it off [default: 2s;
+    /// virtual time in a world]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) hang_after: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
     /// Put the device behind the switches of this TOML file, which it shares with all programs that name the
@@ -217,6 +221,7 @@ impl RunOptions {
             text(settings::SRD_ORDER, &self.srd_order),
             text(settings::GID_INDEX, &self.gid_index),
             text(settings::MEMLOCK, &self.memlock),
+            text(settings::HANG_AFTER, &self.hang_after),
             text(settings::TRACE_LIMIT, &self.trace_limit),
         ]
         .into_iter()
@@ -281,6 +286,7 @@ impl RunOptions {
             settings::SRD_ORDER => ("--srd-order", self.srd_order.is_some()),
             settings::GID_INDEX => ("--gid-index", self.gid_index.is_some()),
             settings::MEMLOCK => ("--memlock", self.memlock.is_some()),
+            settings::HANG_AFTER => ("--hang-after", self.hang_after.is_some()),
             settings::TOPOLOGY => ("--topology", self.topology.is_some()),
             settings::LINK => return self.link.option(),
             settings::LOG => ("--log", self.log.is_some()),

@@ -133,7 +133,7 @@ pub(super) const HOUSES: &[House] = &[
             room("capture", &["capture.rs", "capture_tests.rs"], "packets as a file"),
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
             room("trace", &["trace/"], "what happened, as a file"),
-            room("waits", &["waits.rs"], "what programs wait for in vain, and why"),
+            room("waits", &["waits/"], "what programs wait for in vain, and why"),
             room("check", &["check/"], "what programs do wrong"),
         ],
     },
@@ -141,6 +141,7 @@ pub(super) const HOUSES: &[House] = &[
         folder: "device/src",
         rooms: &[
             room("opening", &["opening.rs"], "the one place where a device is put together"),
+            room("standings", &["standings.rs"], "how processes stand that may wait for each other"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),
         ],
     },

@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     """Index of the first address in the GID table; recipes for ConnectX adapters say 3."""
     memlock: Union[bool, Text]
     """Limit on registered memory, such as "64KiB"; True: what `ulimit -l` shows."""
+    hang_after: Union[str, Literal[0]]
+    """Time after which pumice says what the program waits for in vain, such as "5s"; 0 turns it off."""
     rate: str
     """Rate of the link, such as "10Gbit"."""
     delay: str
