@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use pumice_device::outside;
-use pumice_device::share::inspect_waits;
+use pumice_device::standings::standings;
 use pumice_device::waits::Standing;
 
 use super::{HangOptions, Looks};
-use crate::observe::{plain, program};
+use crate::observe::plain;
 use crate::outcome::CommandError;
 
 /// How long processes are waited for.
@@ -17,23 +17,17 @@ const BETWEEN: Duration = Duration::from_millis(800);
 
 /// Looks twice.
 pub(super) fn look(options: &HangOptions) -> Result<Looks, CommandError> {
-    let before = once(options)?;
+    let before = once(options, true)?;
     if !before.is_empty() {
         outside::sleep(BETWEEN);
     }
-    let processes = once(options)?;
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Ok(Looks { host: plain(&host), before, processes })
+    let processes = once(options, false)?;
+    let host = outside::files::fact_text("/proc/sys/kernel/hostname").unwrap_or_default();
+    Ok(Looks { host: plain(host.trim_end()), before, processes })
 }
 
-fn once(options: &HangOptions) -> Result<Vec<Standing>, CommandError> {
-    let seen = inspect_waits(options.port, options.registry.as_deref(), PATIENCE);
-    let seen = seen.map_err(|error| CommandError::Failed(format!("the processes cannot be asked: {error}")))?;
-    Ok(seen
-        .into_iter()
-        .map(|one| {
-            let program = program(one.sharer.pid).unwrap_or_default();
-            Standing::of(one, program, String::new())
-        })
-        .collect())
+/// `looks`: the processes look what their threads wait for, and tell it at the next look.
+fn once(options: &HangOptions, looks: bool) -> Result<Vec<Standing>, CommandError> {
+    let all = standings(options.port, options.registry.as_deref(), PATIENCE, looks);
+    all.map_err(|error| CommandError::Failed(format!("the processes cannot be asked: {error}")))
 }

@@ -231,6 +231,7 @@ pub(super) const HOUSES: &[House] = &[
                     "check/",
                     "course/",
                     "explain/",
+                    "hang/",
                     "fault/",
                     "perf/",
                     "run/",

@@ -80,6 +80,13 @@ impl Why {
     }
 }
 
+impl Why {
+    /// Whether the process that waits has said it, or will, without a look at others.
+    pub(super) const fn is_known(self) -> bool {
+        matches!(self, Why::Told | Why::NobodyListens | Why::Unread | Why::Answer)
+    }
+}
+
 /// A wait of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Wait {
@@ -93,6 +100,8 @@ pub struct Wait {
     pub words: String,
     /// The queue pair that it is about.
     pub qpn: Option<u32>,
+    /// A message is waited for, which may also come in another way.
+    pub is_of_message: bool,
 }
 
 /// What holds some of the processes.
@@ -126,6 +135,15 @@ pub fn graph(before: &[Standing], now: &[Standing]) -> Graph {
     Graph { waits, verdicts }
 }
 
+impl Graph {
+    /// What holds the process at a position of the list that the graph was made of, and its own wait.
+    pub fn verdict_of(&self, now: &[Standing], process: usize) -> Option<(&Wait, Verdict)> {
+        let way = follow(&self.waits, process, &mut Vec::new(), &mut vec![false; now.len()])?;
+        let first = way.waits.first().copied()?;
+        Some((first, said(now, &way)))
+    }
+}
+
 struct Looked<'a> {
     before: &'a [Standing],
     now: &'a [Standing],
@@ -156,8 +174,9 @@ impl<'a> Looked<'a> {
             from,
             to: None,
             why: Why::Told,
-            words: sentence.clone(),
+            words: format!("waits in vain: {sentence}"),
             qpn: None,
+            is_of_message: false,
         }));
         waits.extend(view.connects.iter().map(|connect| self.of_connect(from, connect.to, connect.port)));
         waits.extend(objects.qps.iter().filter_map(|qp| self.of_sends(from, qp)));
@@ -206,7 +225,7 @@ impl<'a> Looked<'a> {
     fn of_connect(&self, from: usize, to: IpAddr, port: u16) -> Wait {
         let Answer { listener, why, words } = answer_of(self.now, to, port);
         let words = format!("asks {to} port {port} for a connection: {words}");
-        Wait { from, to: listener, why, words, qpn: None }
+        Wait { from, to: listener, why, words, qpn: None, is_of_message: false }
     }
 
     /// Send requests that do not end.
@@ -261,7 +280,8 @@ impl<'a> Looked<'a> {
             }
         };
         let wait = if outstanding == 1 { "waits" } else { "wait" };
-        Some(Wait { from, to, why, words: format!("has {requests} that {wait}: {what}"), qpn: Some(qp.qpn) })
+        let words = format!("has {requests} that {wait}: {what}");
+        Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: false })
     }
 
     /// What a thread waits for.
@@ -299,6 +319,7 @@ impl<'a> Looked<'a> {
                 why: Why::Nothing,
                 words: format!("has thread {} that {does} {why}", thread.thread),
                 qpn: None,
+                is_of_message: true,
             });
         }
         waits
@@ -340,7 +361,7 @@ impl<'a> Looked<'a> {
             }
             OtherEnd::Elsewhere => (None, Why::Message, message(&format!(" of the peer at {}", peer.address))),
         };
-        Some(Wait { from, to, why, words, qpn: Some(qp.qpn) })
+        Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: true })
     }
 }
 
@@ -518,13 +539,14 @@ fn said(now: &[Standing], way: &Way<'_>) -> Verdict {
         processes.push(to);
     }
     let is_closed = |process: &usize| {
-        let view = now.get(*process).and_then(|one| one.objects.as_ref()?.waits.as_ref());
-        view.is_some_and(WaitsView::is_closed)
+        let objects = now.get(*process).and_then(|one| one.objects.as_ref());
+        objects.is_some_and(|objects| {
+            objects.listens.is_empty() && objects.waits.as_ref().is_some_and(WaitsView::is_closed)
+        })
     };
     let is_circle = way.circle.is_some();
     let is_certain = match waits.last() {
-        Some(last) if last.why == Why::Nothing => is_closed(&last.from),
-        Some(last) if last.why.is_root() => true,
+        Some(last) if last.why.is_root() => !last.is_of_message || is_closed(&last.from),
         Some(_) if is_circle => processes.iter().all(is_closed),
         _ => false,
     };

@@ -15,7 +15,7 @@ use super::seen::{Awaited, QueueNow, Vain};
 /// What is remembered of each kind; of more nothing is said.
 const MOST: usize = 1024;
 /// `retries_left` of a sender that waits for a receive for ever.
-const FOR_EVER: u8 = 7;
+pub(super) const FOR_EVER: u8 = 7;
 /// How much later than the peer asked for another RNR NAK may come.
 const LATE_NS: u64 = 1_000_000_000;
 /// Sentences that are said again when the process is ended.
@@ -35,8 +35,8 @@ pub(super) struct State {
     pub(super) again_ns: u64,
     /// Of these something was said.
     pub(super) told: BTreeSet<Awaited>,
-    /// What was said since something has moved.
-    pub(super) said: Vec<String>,
+    /// What was said since something has moved, and about what.
+    pub(super) said: Vec<(Awaited, String)>,
     /// Since when nothing has moved.
     pub(super) rest: Rest,
 }
@@ -171,7 +171,7 @@ impl State {
     pub(super) fn not_told(&mut self, mut found: Vec<Vain>) -> Vec<Vain> {
         found.retain(|vain| !self.is_told(vain.about) && self.told.insert(vain.about));
         let room = MOST_SAID.saturating_sub(self.said.len());
-        self.said.extend(found.iter().take(room).map(|vain| vain.sentence.clone()));
+        self.said.extend(found.iter().take(room).map(|vain| (vain.about, vain.sentence.clone())));
         found
     }
 

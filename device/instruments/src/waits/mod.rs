@@ -114,8 +114,8 @@ impl Waits {
         state.not_told(found)
     }
 
-    /// What holds this process, of what was found among all of them: the verdicts that leave no doubt, once
-    /// each. `is_own` knows this process among `all`; `waiters`: its threads.
+    /// What holds this process, of what was found among all of them: said once, and only if it leaves no doubt.
+    /// `is_own` knows this process among `all`; `waiters`: its threads.
     pub fn judge_all(
         &self,
         now_ns: u64,
@@ -126,30 +126,29 @@ impl Waits {
     ) -> Vec<Vain> {
         let mut state = self.lock();
         state.rest.judged(now_ns, self.patience_ns);
-        let Some(own) = all.iter().position(is_own) else { return Vec::new() };
-        let certain = graph.verdicts.iter().filter(|one| one.is_certain && one.processes.first() == Some(&own));
-        let circles = graph.verdicts.iter().filter(|one| {
-            one.is_certain && one.is_circle && one.processes.first() != Some(&own) && one.processes.contains(&own)
-        });
-        let mut found = Vec::new();
-        for verdict in certain.chain(circles) {
-            let mut waits = graph.waits.iter().filter(|wait| wait.from == own);
-            let qpn = waits.find_map(|wait| wait.qpn).unwrap_or_default();
-            // The process has said this itself.
-            if !graph.waits.iter().any(|wait| wait.from == own && wait.why == Why::Told) {
-                found.push(Vain {
-                    about: Awaited::Others(qpn),
-                    sentence: verdict.sentence.clone(),
-                    stack: waiters.first().map(|waiter| waiter.stack.clone()).unwrap_or_default(),
-                });
-            }
-        }
-        state.not_told(found)
+        let own = all.iter().position(is_own).and_then(|own| graph.verdict_of(all, own));
+        // What the process knows itself was said.
+        let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && !first.why.is_known()) else {
+            return Vec::new();
+        };
+        let stack = waiters.first().map(|waiter| waiter.stack.clone()).unwrap_or_default();
+        let about = Awaited::Others(first.qpn.unwrap_or_default());
+        state.not_told(vec![Vain { about, sentence: verdict.sentence, stack }])
     }
 
     /// What was said and still holds, as far as is known: nothing has moved since.
     pub fn told(&self) -> Vec<String> {
-        self.lock().said.clone()
+        self.lock().said.iter().map(|(_, sentence)| sentence.clone()).collect()
+    }
+
+    /// The same, as far as no other process is part of it.
+    pub fn told_of_itself(&self) -> Vec<String> {
+        let state = self.lock();
+        let own = state
+            .said
+            .iter()
+            .filter(|(about, _)| matches!(about, Awaited::Completions(_) | Awaited::Rejected(_)));
+        own.map(|(_, sentence)| sentence.clone()).collect()
     }
 
     /// Requests for connections that have no answer.

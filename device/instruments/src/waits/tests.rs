@@ -1,9 +1,11 @@
 //! What is said of waits.
 
 use pumice_events::inspect::Totals;
+use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::wire::{Psn, Qpn};
 
+use super::heard::FOR_EVER;
 use super::*;
 
 const S: u64 = 1_000_000_000;
@@ -20,11 +22,11 @@ fn waiter(doing: Doing) -> Waiter {
 /// What is said of queues that stay as they are for 3 s, while a thread does this.
 fn said(queues: &[QueueNow], doing: Doing, objects: &Collected) -> Vec<String> {
     let waits = Waits::new(2 * S);
-    let looks: Vec<bool> = (0..4).map(|second| waits.look(second * S, queues)).collect();
-    let found = waits.judge(3 * S, queues, &[waiter(doing)], objects);
+    let looks: Vec<bool> = (0..4).map(|second| waits.look(second * S, queues, second).is_long).collect();
+    let found = waits.judge(3 * S, queues, &[waiter(doing)], objects, &[]);
     assert!(found.iter().all(|vain| vain.stack == [7]));
     assert!(found.is_empty() || looks == [false, false, true, true], "{looks:?}");
-    assert!(waits.judge(4 * S, queues, &[waiter(doing)], objects).is_empty(), "it is said once");
+    assert!(waits.judge(4 * S, queues, &[waiter(doing)], objects, &[]).is_empty(), "it is said once");
     found.into_iter().map(|vain| vain.sentence).collect()
 }
 
@@ -63,7 +65,7 @@ fn a_queue_that_changes_is_not_waited_for_in_vain() {
     let waits = Waits::new(2 * S);
     for second in 0..20 {
         let filled = 1 + second as usize % 2;
-        assert!(!waits.look(second * S, &[queue(1, 0, filled, ArmedNow::No)]));
+        assert!(!waits.look(second * S, &[queue(1, 0, filled, ArmedNow::No)], 0).is_long);
     }
 }
 
@@ -79,12 +81,12 @@ fn a_request_that_waits_for_a_receive_for_ever_is_told_while_the_peer_answers() 
     };
     let waits = Waits::new(2 * S);
     (0..30).for_each(|tenth| hear(&waits, tenth * S / 10, FOR_EVER));
-    assert!(waits.look(3 * S, &[]));
-    let told = waits.judge(3 * S, &[], &[], &Collected::default());
+    assert!(waits.look(3 * S, &[], 0).is_long);
+    let told = waits.judge(3 * S, &[], &[], &Collected::default(), &[]);
     assert!(told[0].sentence.contains("30 RNR NAKs in 3.0 s; rnr_retry 7"), "{told:?}");
     for (retries_left, now_ns) in [(6, 3 * S), (FOR_EVER, 9 * S)] {
         let waits = Waits::new(2 * S);
         (0..30).for_each(|tenth| hear(&waits, tenth * S / 10, retries_left));
-        assert!(!waits.look(now_ns, &[]), "it has a limit, or has gone on");
+        assert!(!waits.look(now_ns, &[], 0).is_long, "it has a limit, or has gone on");
     }
 }

@@ -35,7 +35,6 @@ pub(crate) mod turn;
 pub(crate) mod unlogged;
 pub(crate) mod unserved;
 pub(crate) mod vendor_calls;
-pub(crate) mod thread_calls;
 pub(crate) mod waits;
 pub(crate) mod wall_clock;
 pub(crate) mod zeroed;

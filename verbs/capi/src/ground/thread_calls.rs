@@ -97,11 +97,6 @@ impl Call {
         name.to_owned()
     }
 
-    /// Whether it lets time pass, and nothing else.
-    pub(crate) fn rests(&self) -> bool {
-        matches!(self.name().as_str(), "sleep" | "sched_yield")
-    }
-
     /// Whether it is poll(2), select(2) or epoll_wait(2), or one like these, and ends if the descriptor is
     /// readable.
     pub(crate) fn awaits(&self, descriptor: i32) -> bool {

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pumice_device::event::{CallPhase, Event};
+use pumice_calls::Call;
 use pumice_device::ground::awaited::Awaited;
 use pumice_device::outside;
 use pumice_device::outside::lineage::PerProcess;
 
 use super::cancellation::begun;
 use super::check;
-use super::log::print_always;
 use super::thread_calls::own_thread;
 
 /// What a thread waits for.
@@ -44,8 +43,6 @@ static DOZES: AtomicBool = AtomicBool::new(false);
 static NOTES: PerProcess<Mutex<Vec<Note>>> = PerProcess::new(|_| Mutex::default());
 /// Where the program asked for a connection last.
 static CONNECTED: PerProcess<Mutex<Vec<u64>>> = PerProcess::new(|_| Mutex::default());
-/// What was said, and still holds as far as is known.
-static SAID: PerProcess<Mutex<Vec<String>>> = PerProcess::new(|_| Mutex::default());
 static STIRRED: PerProcess<Awaited<Stirred>> = PerProcess::new(|_| Awaited::new(Stirred::NOTHING));
 
 /// What wakes the watch.
@@ -76,14 +73,14 @@ pub(super) fn is_asked() -> bool {
     IS_ASKED.load(Ordering::Relaxed) || DOZES.load(Ordering::Relaxed)
 }
 
-/// A thread polls a completion queue; or any call wakes the watch.
-pub(super) fn hear(event: &Event<'_>) {
-    let Event::Call { made, phase: CallPhase::Begins } = event else { return };
+/// The program makes a call, about the object at this address: a thread polls a completion queue, or the call
+/// wakes the watch.
+pub(super) fn enters(call: Call, on: usize) {
     if DOZES.load(Ordering::Relaxed) && DOZES.swap(false, Ordering::AcqRel) {
         stir();
     }
-    if IS_ASKED.load(Ordering::Relaxed) && made.call.polls() {
-        note(Waiting::Polls(made.on));
+    if IS_ASKED.load(Ordering::Relaxed) && call.polls() {
+        note(Waiting::Polls(on));
     }
 }
 
@@ -148,19 +145,4 @@ pub(crate) fn rest(period: Option<Duration>) -> Stirred {
         None => STIRRED.wait(|stirred| stirred.is_asked || stirred.is_stirred),
     }
     STIRRED.change(|stirred| std::mem::replace(stirred, Stirred::NOTHING))
-}
-
-/// This is what the program waits for now, by lines of the log.
-pub(crate) fn said(lines: Vec<String>) {
-    *lock(&SAID) = lines;
-}
-
-/// A signal ends the process, or `_exit` does: what it waits for is the last thing that is said. Takes no lock
-/// that is held.
-pub(crate) fn say_again() {
-    let Ok(said) = SAID.try_lock() else { return };
-    for (index, line) in said.iter().enumerate() {
-        let begin = if index == 0 { "the program is ended while it " } else { "" };
-        print_always(&format!("{begin}{line}"));
-    }
 }

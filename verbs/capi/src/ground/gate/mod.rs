@@ -70,9 +70,7 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
         current::begin(made);
         return Passage { is_outer: true, refused: None };
     }
-    if waits::is_asked() && call.polls() {
-        waits::polls(about.address);
-    }
+    waits::enters(call, about.address);
     check::begins();
     let (made, mut fate) = state::enter(call, about);
     if life::refuses(call, about.address) {

@@ -80,7 +80,7 @@ pub(super) fn keep(device: usize, asked: &Asked, waits: &Arc<Waits>, now_ns: u64
         threads: threads.collect(),
         threads_left_out: 0,
         connects: waits.connects(now_ns),
-        vain: waits.told(),
+        vain: waits.told_of_itself(),
     };
     VIEWS.lock().unwrap_or_else(PoisonError::into_inner).insert(device, view.clipped());
 }

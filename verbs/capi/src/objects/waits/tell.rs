@@ -1,10 +1,11 @@
 //! How waits in vain are told.
 
+use pumice_device::ground::printable::printable;
 use pumice_device::waits::{Vain, Waits};
 
 use crate::ground::check;
 use crate::ground::log::print_always;
-use crate::ground::waits::{self, connected_at};
+use crate::ground::waits::connected_at;
 
 /// What the sentences begin with.
 const BEGIN: &str = "waits in vain: ";
@@ -23,5 +24,8 @@ pub(super) fn tell(vain: &Vain) {
 /// What was told of these devices still holds, and is said again when the process is ended.
 pub(super) fn still_holds<'a>(devices: impl Iterator<Item = &'a Waits>) {
     let sentences = devices.flat_map(Waits::told);
-    waits::said(sentences.map(|sentence| format!("{BEGIN}{sentence}")).collect());
+    let lines: String = sentences
+        .map(|sentence| format!("pumice: the program is ended while it {BEGIN}{}\n", printable(&sentence)))
+        .collect();
+    check::says_last(&lines);
 }
