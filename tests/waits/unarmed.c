@@ -1,7 +1,7 @@
 /* A thread sleeps on a channel whose queue it has not armed. */
 #include "ends.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct ends ends;
 	struct ibv_cq *cq;
@@ -13,7 +13,7 @@ int main(void)
 	MUST(!ibv_req_notify_cq(ends.send_cq, 0));
 #endif
 	MUST(!post(&ends, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED));
-	alarm(8);
+	alarm(argc > 2 ? atoi(argv[2]) : 20);
 	MUST(!ibv_get_cq_event(ends.channel, &cq, &context)); // HERE
 	ibv_ack_cq_events(cq, 1);
 	MUST(poll_one(ends.send_cq).status == IBV_WC_SUCCESS);

@@ -317,7 +317,7 @@ impl<'a> Looked<'a> {
                 from,
                 to: None,
                 why: Why::Nothing,
-                words: format!("has thread {} that {does} {why}", thread.thread),
+                words: format!("{does} {why} (thread {})", thread.thread),
                 qpn: None,
                 is_of_message: true,
             });
@@ -328,7 +328,7 @@ impl<'a> Looked<'a> {
     /// A receive request that waits for a message.
     fn of_receive(&self, from: usize, qp: &QpView, thread: &ThreadView) -> Option<Wait> {
         let peer = qp.peer?;
-        let message = |of: &str| format!("waits for a message{of} to QP {:#08x} (thread {})", qp.qpn, thread.thread);
+        let message = |of: &str| format!("waits at QP {:#08x} (thread {}) for a message{of}", qp.qpn, thread.thread);
         let (to, why, words) = match self.other_end(from, &peer) {
             OtherEnd::Is(index, other) => {
                 let standing = self.now.get(index)?;
@@ -351,7 +351,7 @@ impl<'a> Looked<'a> {
             }
             OtherEnd::Ended => {
                 let of = format!(" of the process at {} that had QP {:#08x}", peer.address, peer.qpn);
-                (None, Why::Ended, format!("{}, and has ended", message(&of)))
+                (None, Why::Ended, format!("{}, which has ended", message(&of)))
             }
             OtherEnd::Silent(index) => {
                 let standing = self.now.get(index)?;

@@ -28,7 +28,7 @@ use pumice_transport::host::Counter;
 
 use crate::ground::check;
 use crate::ground::environment::settings;
-use crate::ground::log::logs;
+use crate::ground::log::{logs, tell_siblings};
 use crate::ground::process::own_process;
 use crate::ground::waits::{ask as asks, stir};
 use ask::Asked;
@@ -171,6 +171,7 @@ fn look(pace: &mut Pace, is_asked: bool) {
         is_at_rest &= waits.is_at_rest(now_ns);
         is_idle &= is_at_rest && waits.is_idle() && has_nothing(watched);
     }
+    tell_siblings();
     tell::still_holds(open.iter().map(|(_, waits)| waits.as_ref()));
     pace.next(is_idle, is_at_rest);
 }
