@@ -12,16 +12,26 @@ use crate::outcome::CommandError;
 
 /// How long processes are waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between the looks: processes look at their threads meanwhile, which takes a quarter of a second.
-const BETWEEN: Duration = Duration::from_millis(800);
+/// Between looks: processes look at their threads meanwhile, which takes a quarter of a second, and longer on a
+/// machine with much to do.
+const BETWEEN: Duration = Duration::from_millis(500);
+/// Looks until all of them have.
+const LOOKS: u32 = 20;
 
 /// Looks twice.
 pub(super) fn look(options: &HangOptions) -> Result<Looks, CommandError> {
     let before = once(options, true)?;
-    if !before.is_empty() {
+    let mut processes = before.clone();
+    for _ in 0..LOOKS {
+        if before.is_empty() {
+            break;
+        }
         outside::sleep(BETWEEN);
+        processes = once(options, false)?;
+        if !processes.iter().any(|one| one.has_to_look(&before)) {
+            break;
+        }
     }
-    let processes = once(options, false)?;
     let host = outside::files::fact_text("/proc/sys/kernel/hostname").unwrap_or_default();
     Ok(Looks { host: plain(host.trim_end()), before, processes })
 }

@@ -76,8 +76,8 @@ pub struct ConnectView {
     pub for_ms: u64,
 }
 
-/// Tells what is known of the waits of a device; true: another process asks for a new look at its threads. It is called
-/// under the engine's lock.
+/// Tells what is known of the waits of a device. It is given whether another process asks for a new look at the
+/// threads, and is called under the engine's lock.
 pub type TellsWaits = Arc<dyn Fn(bool) -> Option<WaitsView> + Send + Sync>;
 
 /// What a process knows of its waits.
@@ -117,7 +117,7 @@ impl WaitsView {
     /// Whether no thread can go on by itself: each waits for completions, for connections, or for another
     /// thread.
     pub fn is_closed(&self) -> bool {
-        self.threads_left_out == 0 && self.threads.iter().all(|thread| thread.also.is_none() && thread.doing.is_closed())
+        self.threads_left_out == 0 && !self.threads.is_empty() && self.threads.iter().all(|thread| thread.also.is_none() && thread.doing.is_closed())
     }
 }
 

@@ -62,6 +62,18 @@ pub enum Why {
     Acknowledgement,
 }
 
+impl Standing {
+    /// Whether the process looks at its threads when it is asked to, and has not done so since `before`.
+    pub fn has_to_look(&self, before: &[Standing]) -> bool {
+        let looks = |one: &Standing| Some(one.objects.as_ref()?.waits.as_ref()?.looks);
+        let is_own = |other: &&Standing| {
+            (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index)
+        };
+        let then = before.iter().find(is_own).and_then(looks).unwrap_or_default();
+        looks(self).is_some_and(|now| now <= then)
+    }
+}
+
 impl Why {
     /// Whether nothing that the peer waits for could end it.
     const fn is_root(self) -> bool {

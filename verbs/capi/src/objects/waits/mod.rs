@@ -37,6 +37,10 @@ use pace::Pace;
 /// How long answers of other processes are waited for.
 const ANSWERS: Duration = Duration::from_millis(300);
 
+/// Between questions to processes that have not looked at their threads yet, and how many questions there are.
+const BETWEEN: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 10;
+
 /// A device that is open.
 #[derive(Clone)]
 struct Watched {
@@ -93,7 +97,8 @@ pub(super) fn tells(device: usize) -> TellsWaits {
         if is_asked {
             asks();
         }
-        ask::view_of(device)
+        // One that has not looked yet will.
+        Some(ask::view_of(device).unwrap_or_default())
     })
 }
 
@@ -166,7 +171,8 @@ fn look(pace: &mut Pace, is_asked: bool) {
         if due != Due::default() {
             judge(watched, waits, due, is_asked);
         } else if is_asked {
-            ask::keep(watched.device, &Asked::now(watched.device), waits, now_ns, true);
+            let asked = Asked::now(watched.device);
+            ask::keep(watched.device, &asked, waits, now_ns, true);
         }
         is_at_rest &= waits.is_at_rest(now_ns);
         is_idle &= is_at_rest && waits.is_idle() && has_nothing(watched);
@@ -197,7 +203,7 @@ fn judge(watched: &Watched, waits: &Arc<Waits>, due: Due, is_asked: bool) {
     let now_ns = watched.clock.now_ns();
     ask::keep(device, &asked, waits, now_ns, is_asked);
     let Some(objects) = (watched.objects)(device) else { return };
-    let now = others(false);
+    let now = if due.is_at_rest { after(&before) } else { before.clone() };
     let queues = queues_of(device);
     let mut found = waits.judge(now_ns, &queues, &asked.waiters, &objects, &now);
     if due.is_at_rest {
@@ -217,6 +223,19 @@ fn is_own(objects: &Collected) -> impl Fn(&Standing) -> bool {
         let known = one.objects.iter().flat_map(|objects| &objects.qps);
         one.pid == pid && known.map(|qp| qp.qpn).eq(numbers.iter().copied())
     }
+}
+
+/// What they say once they have looked at their threads, which a machine with much to do delays.
+fn after(before: &[Standing]) -> Vec<Standing> {
+    let mut now = others(false);
+    for _ in 0..LOOKS {
+        if !now.iter().any(|one| one.has_to_look(before)) {
+            break;
+        }
+        outside::sleep(BETWEEN);
+        now = others(false);
+    }
+    now
 }
 
 /// What all processes of this user say, this one included. `look`: they look at their threads, too.
