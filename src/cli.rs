@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use crate::course::CourseOptions;
 use crate::explain::ExplainOptions;
 use crate::fault::FaultOptions;
+use crate::hang::HangOptions;
 use crate::perf::PerfOptions;
 use crate::run::RunOptions;
 use crate::sim::options::SimOptions;
@@ -60,6 +61,11 @@ pub(crate) enum Command {
     /// Their exit code is 1 if a process refused or did not answer, and 2 if several processes run and the
     /// command names none.
     Fault(FaultOptions),
+    /// Say who waits for whom among this user's processes, and what holds all of them
+    ///
+    /// It looks at all processes with a device at once, from outside, twice within a second. The exit code is 1 if
+    /// something waits in vain.
+    Hang(HangOptions),
     /// Print the manual page, or write those of all commands into a folder
     Man(ManOptions),
     /// Measure bandwidth, message rate and latency, and check every byte on the way

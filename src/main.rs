@@ -8,6 +8,7 @@ mod devices;
 mod doctor;
 mod explain;
 mod fault;
+mod hang;
 mod help;
 mod observe;
 mod outcome;
@@ -73,6 +74,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Doctor(options) => doctor::run(&options, out),
         Command::Explain(options) => explain::run(&options, out),
         Command::Fault(options) => fault::run(&options, out),
+        Command::Hang(options) => hang::run(&options, out),
         Command::Man(options) => shell::man(&options, out),
         Command::Perf(options) => perf::run(&options, out),
         Command::Reference(options) => reference::run(&options, out),

@@ -96,7 +96,7 @@ fn is_at(finding: &Value, name: &str, line: u64) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-const PLANTED: [(&str, &[&str]); 56] = [
+const PLANTED: [(&str, &[&str]); 57] = [
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
@@ -109,6 +109,7 @@ const PLANTED: [(&str, &[&str]); 56] = [
     ("sleeps_unarmed", &[]),
     ("sleeps_in_poll", &[]),
     ("events_not_acknowledged", &[]),
+    ("events_acknowledged_twice", &[]),
     ("wc_field_of_error", &[]),
     ("receive_too_late", &[]),
     ("attributes", &[]),

@@ -10,6 +10,7 @@
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod opening;
+pub mod standings;
 
 pub use pumice_engine::{hca, resources, world};
 pub use pumice_events as event;

@@ -16,7 +16,7 @@ pub(crate) fn check(mut options: RunOptions) -> CommandResult {
 
 /// Runs `pumice run`, beside the program if its exit code may have to be another one.
 pub(crate) fn run(options: &RunOptions) -> CommandResult {
-    match options.check.check_exit {
+    match options.check.exit_code() {
         Some(code) => run_told(options, code),
         None => run::run(options),
     }
@@ -38,7 +38,7 @@ fn run_told(options: &RunOptions, code: u8) -> CommandResult {
         CommandError::Failed(format!("{} cannot be read: {error}: run it again", mark.display()))
     })?;
     match ended {
-        0 if marks.has_found => {
+        0 if options.check.fails(marks) => {
             let sentence = format!("the program ended well, and something was found: exit code {code}");
             Err(CommandError::Program { sentence, exit_code: code })
         }

@@ -135,6 +135,7 @@ pub(crate) mod tests {
             medium: Some("shared memory".to_owned()),
             posted: 0,
             ended: 0,
+            unsignaled: 0,
             received: 0,
             sent_packets: 0,
             sent_bytes: 0,

@@ -56,6 +56,7 @@ const ROWS: [(&str, Meaning); VARIABLES.len()] = [
     (settings::SRD_ORDER, Opt("--srd-order")),
     (settings::GID_INDEX, Opt("--gid-index")),
     (settings::MEMLOCK, Opt("--memlock")),
+    (settings::HANG_AFTER, Opt("--hang-after")),
     (
         settings::LINK,
         Sentence(

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use pumice_device::profile::BUILT_IN;
-use pumice_device::settings::{self, record};
+use pumice_device::findings::Level;
+use pumice_device::settings::{self, Marks, record};
 
 /// What `pumice run --check` and `pumice check` look for, and where they report it.
 #[derive(Debug, Args)]
@@ -22,19 +23,77 @@ pub(crate) struct CheckOptions {
     /// Format of that file: text, json, sarif, junit or markdown [default: by its extension]
     #[arg(long, value_name = "FORMAT", requires = "check_report")]
     pub(crate) check_format: Option<String>,
-    /// Exit with this code if the program ends with 0 and has findings
+    /// Exit with this code if the program ends with 0 and has findings, errors or warnings
     #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) check_exit: Option<u8>,
+    /// Findings that --check-exit is about: error, warning (and errors), note (and warnings), or injected, which are
+    /// failures that a fault plan made; alone it exits with 1 [default: warning]
+    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', hide_possible_values = true)]
+    pub(crate) fail_on: Vec<FailOn>,
     /// Do not report findings that this file names; see docs/checks
     #[arg(long, value_name = "FILE")]
     pub(crate) suppress: Option<PathBuf>,
 }
 
+/// Findings with which a run fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// What does not work.
+    Error,
+    /// And what may fail elsewhere.
+    Warning,
+    /// And what is worth knowing.
+    Note,
+    /// Failures that a fault plan made.
+    Injected,
+}
+
+impl FailOn {
+    /// The words of the command line.
+    const fn word(self) -> &'static str {
+        match self {
+            FailOn::Error => "error",
+            FailOn::Warning => "warning",
+            FailOn::Note => "note",
+            FailOn::Injected => "injected",
+        }
+    }
+
+    fn fails(self, marks: Marks) -> bool {
+        let least = match self {
+            FailOn::Error => Level::Error,
+            FailOn::Warning => Level::Warning,
+            FailOn::Note => Level::Note,
+            FailOn::Injected => return marks.has_injected,
+        };
+        marks.worst.is_some_and(|worst| worst >= least)
+    }
+}
+
 impl CheckOptions {
+    /// The exit code of a run that ended well and has findings; `None`: it is the program's own.
+    pub(crate) fn exit_code(&self) -> Option<u8> {
+        self.check_exit.or((!self.fail_on.is_empty()).then_some(1))
+    }
+
+    /// Whether these findings make a run fail.
+    pub(crate) fn fails(&self, marks: Marks) -> bool {
+        let usual = [FailOn::Warning];
+        let on = if self.fail_on.is_empty() { &usual[..] } else { &self.fail_on };
+        on.iter().any(|one| one.fails(marks))
+    }
+
+    /// The options that say so, for a command that runs another one.
+    pub(crate) fn exit_options(&self) -> Vec<String> {
+        let code = self.check_exit.iter().flat_map(|code| ["--check-exit".to_owned(), code.to_string()]);
+        let on = self.fail_on.iter().flat_map(|on| ["--fail-on".to_owned(), on.word().to_owned()]);
+        code.chain(on).collect()
+    }
+
     /// Whether the program is checked.
     pub(super) fn is_on(&self) -> bool {
         let others = [&self.check_report, &self.suppress].iter().any(|file| file.is_some());
-        self.check.is_some() || self.check_exit.is_some() || others
+        self.check.is_some() || self.exit_code().is_some() || others
     }
 
     fn variables(&self) -> Result<Vec<(&'static str, OsString)>, String> {
@@ -161,6 +220,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
           default_missing_value = "ulimit")]
     pub(crate) memlock: Option<String>,
+    /// Say what the program waits for in vain after this time, as in 5s, and why; 0 turns it off [default: 2s;
+    /// virtual time in a world]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) hang_after: Option<String>,
     #[command(flatten)]
     pub(crate) link: LinkOptions,
     /// Put the device behind the switches of this TOML file, which it shares with all programs that name the
@@ -217,6 +280,7 @@ impl RunOptions {
             text(settings::SRD_ORDER, &self.srd_order),
             text(settings::GID_INDEX, &self.gid_index),
             text(settings::MEMLOCK, &self.memlock),
+            text(settings::HANG_AFTER, &self.hang_after),
             text(settings::TRACE_LIMIT, &self.trace_limit),
         ]
         .into_iter()
@@ -281,6 +345,7 @@ impl RunOptions {
             settings::SRD_ORDER => ("--srd-order", self.srd_order.is_some()),
             settings::GID_INDEX => ("--gid-index", self.gid_index.is_some()),
             settings::MEMLOCK => ("--memlock", self.memlock.is_some()),
+            settings::HANG_AFTER => ("--hang-after", self.hang_after.is_some()),
             settings::TOPOLOGY => ("--topology", self.topology.is_some()),
             settings::LINK => return self.link.option(),
             settings::LOG => ("--log", self.log.is_some()),

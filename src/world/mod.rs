@@ -83,9 +83,7 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
     let mut command: Vec<OsString> = vec![own.into_os_string(), "run".into()];
     let switches = [("--no-preload", run.no_preload), ("--sysfs", run.sysfs), ("--rsocket", run.rsocket)];
     command.extend(switches.iter().filter(|(_, given)| *given).map(|(name, _)| OsString::from(name)));
-    if let Some(code) = run.check.check_exit {
-        command.extend(["--check-exit".into(), code.to_string().into()]);
-    }
+    command.extend(run.check.exit_options().into_iter().map(OsString::from));
     command.push("--".into());
     command.extend(run.program.iter().cloned());
     let mut options = WorldOptions::new(seed, command);

@@ -32,7 +32,28 @@ pub struct Inspected {
 /// # Errors
 /// The registry cannot be opened or read; no socket is to be had.
 pub fn inspect(port: u16, folder: Option<&Path>, patience: Duration) -> Result<Vec<Inspected>, ShareError> {
-    let all = answers(port, folder, patience, &Inspection::new(&|_| true, MAX_PAGES))?;
+    inspect_all(port, folder, patience, false)
+}
+
+/// The same; each process looks what its threads wait for as well, and tells it when it is asked later.
+///
+/// # Errors
+/// As for [`inspect()`].
+pub fn inspect_waits(
+    port: u16,
+    folder: Option<&Path>,
+    patience: Duration,
+) -> Result<Vec<Inspected>, ShareError> {
+    inspect_all(port, folder, patience, true)
+}
+
+fn inspect_all(
+    port: u16,
+    folder: Option<&Path>,
+    patience: Duration,
+    looks: bool,
+) -> Result<Vec<Inspected>, ShareError> {
+    let all = answers(port, folder, patience, &Inspection { looks, ..Inspection::new(&|_| true, MAX_PAGES) })?;
     Ok(all.into_iter().map(|(sharer, known)| Inspected { sharer, objects: known.objects }).collect())
 }
 
@@ -57,6 +78,8 @@ struct Inspection<'a> {
     is_asked: &'a dyn Fn(&Sharer) -> bool,
     /// Pages of one process.
     max_pages: usize,
+    /// The process looks what its threads wait for.
+    looks: bool,
     /// The number of the questions for first pages. That for the next page is greater by one: an answer that
     /// comes twice is not taken for the next one.
     first_number: u64,
@@ -75,7 +98,7 @@ struct Known {
 impl Inspection<'_> {
     fn new(is_asked: &dyn Fn(&Sharer) -> bool, max_pages: usize) -> Inspection<'_> {
         let now = outside::since_1970();
-        Inspection { is_asked, max_pages, first_number: now.as_nanos() as u64 }
+        Inspection { is_asked, max_pages, looks: false, first_number: now.as_nanos() as u64 }
     }
 
     fn number(&self, known: &Known) -> u64 {
@@ -107,7 +130,9 @@ impl Conversation for Inspection<'_> {
     }
 
     fn ask(&self, asker: &Asker, registry: &Registry, member: MemberIndex, known: &Known) {
-        let text = inspect::Question::Inspect { cursor: known.cursor() }.encode();
+        let cursor = known.cursor();
+        let waits = self.looks && cursor == Cursor::BEGIN;
+        let text = inspect::Question::Inspect { cursor, waits }.encode();
         // It is asked again if this is lost.
         let _ = asker.order(registry, member, self.number(known), &text);
     }

@@ -96,7 +96,7 @@ use pumice_transport::wire::ProcessIndex;
 
 pub use error::{Holder, ShareError};
 pub use giving::{Obeyed, order};
-pub use inspecting::{Inspected, inspect, inspect_first};
+pub use inspecting::{Inspected, inspect, inspect_first, inspect_waits};
 pub use medium::Medium;
 pub use member_index::MemberIndex;
 pub use port::{ShareConfig, ShareCounters, ShareStats, SharedPort};

@@ -133,9 +133,7 @@ impl<'a> Runner<'a> {
                 command.arg(name);
             }
         }
-        if let Some(code) = self.options.run.check.check_exit {
-            command.arg("--check-exit").arg(code.to_string());
-        }
+        command.args(self.options.run.check.exit_options());
         command.arg("--").args(&self.options.run.program);
         let null = Path::new("/dev/null");
         let mut group = Group::start(&mut command, null, &file("said"))

@@ -10,6 +10,8 @@ pub struct Figures {
     pub posted: u64,
     /// Send requests that ended, well or badly.
     pub ended: u64,
+    /// Of the newest send requests, how many in sequence make no completion if they succeed.
+    pub unsignaled: u64,
     /// Messages of the peer that arrived whole: SEND, WRITE, READ and atomic requests.
     pub received: u64,
     /// Request PSNs sent and not acknowledged.
@@ -36,6 +38,7 @@ impl QueuePair {
         Figures {
             posted: self.requester.queue.tail(),
             ended: self.requester.queue.head(),
+            unsignaled: self.requester.queue.unsignaled(),
             received: inbound.messages,
             in_flight_packets: self.in_flight(),
             window_packets: if reliable { self.requester.window.packets() } else { 0 },

@@ -265,13 +265,19 @@ impl SendQueue {
         (number % u64::from(self.capacity.max(1))) as usize
     }
 
-    /// Entry `number`, if it is in the queue.
+    /// Of the newest requests, how many in sequence make no completion if they succeed.
+    #[cold]
+    pub(crate) fn unsignaled(&self) -> u64 {
+        self.tail.saturating_sub(self.signaled_end)
+    }
+
     /// Whether none of the newest requests, so many of them, makes a completion if it succeeds.
     #[cold]
     pub(crate) fn is_unsignaled(&self, count: u32) -> bool {
-        self.tail.saturating_sub(self.signaled_end) >= u64::from(count)
+        self.unsignaled() >= u64::from(count)
     }
 
+    /// Entry `number`, if it is in the queue.
     pub(crate) fn entry(&self, number: u64) -> Option<&SendWqe> {
         if number < self.head || number >= self.tail {
             return None;

@@ -1,4 +1,4 @@
-//! The functions that free memory.
+//! The functions that free memory, and those that end the process at once.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use libc::size_t;
 
 use crate::original::Original;
-use crate::watch::{tell, user_of};
+use crate::watch::{ends, tell, user_of};
 
 static FREE: Original = Original::new(c"free");
 static REALLOC: Original = Original::new(c"realloc");
@@ -94,6 +94,28 @@ pub(crate) unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c
         tell(user, OF_MUNMAP);
     }
     outcome
+}
+
+/// _exit(2): what was found is told before, as pytest-timeout and other runners end a test that hangs by it.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn _exit(status: c_int) -> ! {
+    ends();
+    end(status)
+}
+
+/// _Exit(3), which is the same.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn _Exit(status: c_int) -> ! {
+    ends();
+    end(status)
+}
+
+/// The system call that the C library's function makes.
+fn end(status: c_int) -> ! {
+    loop {
+        // SAFETY: it ends all threads of the process, and does not come back.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
 }
 
 /// Before the program begins: what is found now need not be looked up later.

@@ -14,6 +14,8 @@ pub(crate) struct Watch {
     look: extern "C" fn(u64, u64) -> u64,
     /// Tells that the memory of that request is freed by a call: 0 free, 1 realloc, 2 munmap.
     tell: extern "C" fn(u64, c_int),
+    /// Tells that the process ends at once, without functions of atexit(3).
+    end: extern "C" fn(),
 }
 
 /// Null: nothing is to be told.
@@ -60,6 +62,15 @@ pub(crate) fn tell(request: u64, call: c_int) {
     }
 }
 
+/// Tells that the process ends at once.
+#[cold]
+pub(crate) fn ends() {
+    // SAFETY: as above.
+    if let Some(watch) = unsafe { WATCH.load(Ordering::Acquire).as_ref() } {
+        (watch.end)();
+    }
+}
+
 /// free(3) leaves errno as it is.
 fn keeping_errno<T>(run: impl FnOnce() -> T) -> T {
     // SAFETY: the location is this thread's own.
@@ -82,11 +93,13 @@ mod tests {
 
     extern "C" fn nothing(_request: u64, _call: c_int) {}
 
+    extern "C" fn at_the_end() {}
+
     #[test]
     fn only_what_lies_in_the_bounds_is_looked_at() {
         assert_eq!(user_of(1450, || panic!("nothing is watched")), 0);
         let (low, high) = (AtomicU64::new(1000), AtomicU64::new(2000));
-        let watch = Box::leak(Box::new(Watch { low, high, look, tell: nothing }));
+        let watch = Box::leak(Box::new(Watch { low, high, look, tell: nothing, end: at_the_end }));
         // SAFETY: it is never freed.
         unsafe { pumice_check_watches(watch) };
         // SAFETY: the location is this thread's own.

@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     """Index of the first address in the GID table; recipes for ConnectX adapters say 3."""
     memlock: Union[bool, Text]
     """Limit on registered memory, such as "64KiB"; True: what `ulimit -l` shows."""
+    hang_after: Union[str, Literal[0]]
+    """Time after which pumice says what the program waits for in vain, such as "5s"; 0 turns it off."""
     rate: str
     """Rate of the link, such as "10Gbit"."""
     delay: str
@@ -74,6 +76,8 @@ class Options(TypedDict, total=False):
     """File for the findings; %p stands for the process number."""
     check_exit: int
     """Exit code of a program that ends with 0 and has findings."""
+    fail_on: Union[str, Sequence[str]]
+    """Findings that make such a run fail: error, warning, note or injected; by default warning."""
     suppress: File
     """File that names findings to leave out."""
     rsocket: bool
@@ -158,12 +162,13 @@ def _flag(name: str) -> str:
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
     **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index"], _number),
-    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order"], _text),
+    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order", "hang_after"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
     **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),
     **dict.fromkeys(["check_report", "suppress"], _file),
     **dict.fromkeys(["rsocket", "sysfs", "no_preload"], _switch),
     "addr": _listed,
+    "fail_on": _listed,
     "fault": _repeated,
     "checks": _checks,
     "memlock": _memlock,

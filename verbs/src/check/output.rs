@@ -73,7 +73,7 @@ impl Output {
                 continue;
             }
             self.say(&entry.paragraph());
-            self.mark();
+            self.mark(&entry);
             self.entries.push(Some(entry));
         }
         for (entry, count) in self.entries.iter_mut().zip(counts) {
@@ -129,11 +129,9 @@ impl Output {
         }
     }
 
-    /// Tells `pumice check`, once for each device, that there is something.
-    fn mark(&self) {
-        if self.entries.iter().all(Option::is_none) {
-            self.options.settings.leave(Marks { has_found: true, ..Marks::default() });
-        }
+    /// Tells `pumice check` what there is.
+    fn mark(&self, entry: &Entry) {
+        self.options.settings.leave(entry.marks());
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pumice_events::counters::Counters;
+use pumice_events::inspect::TellsWaits;
 use pumice_ground::order;
 use pumice_objects::memory::MappingCheck;
 use pumice_ports::gsi::Gsi;
@@ -71,6 +72,8 @@ pub(crate) struct Engine {
     pub(super) outages: Outages,
     /// What other processes are told that the device is called.
     pub(super) device_name: String,
+    /// Tells other processes what threads wait for.
+    pub(super) waits: Option<TellsWaits>,
     /// Where the order of requests is noted or imposed.
     arrivals: Option<Box<Arrivals>>,
 }
@@ -118,6 +121,7 @@ impl Engine {
             is_armed: false,
             outages: Outages::default(),
             device_name,
+            waits: None,
             arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),
         };
         engine.arm();

@@ -1,8 +1,11 @@
 //! What this process says of its objects when another process of the same user asks.
 
-use pumice_events::inspect::{Cursor, List, Page, PeerView, QpView, Totals, Writer};
+use std::net::IpAddr;
+
+use pumice_events::inspect::{Cursor, List, ListenView, Page, PeerView, QpView, TellsWaits, Totals, Writer};
 use pumice_faults::live::LiveOrder;
 use pumice_ports::{Peer, PeerMedium};
+use pumice_transport::cm::ListenScope;
 use pumice_transport::qp::Figures;
 
 use super::Engine;
@@ -10,15 +13,36 @@ use super::queue_pairs::QpEntry;
 use crate::resources::NO_OBJECT;
 
 impl Engine {
-    /// A page of the objects, beginning at `cursor`.
+    /// From now on this tells other processes what threads wait for.
+    pub(crate) fn set_waits(&mut self, tells: TellsWaits) {
+        self.waits = Some(tells);
+    }
+
+    /// A page of the objects, beginning at `cursor`. `looks`: what threads wait for is to be looked at.
     #[cold]
-    pub(crate) fn inspect(&mut self, cursor: Cursor) -> Page {
+    pub(crate) fn inspect(&mut self, cursor: Cursor, looks: bool) -> Page {
         let plan = self.change_plan(&LiveOrder::List);
         let totals = self.totals(plan.rules.len() as u32);
         let rules = if cursor == Cursor::BEGIN { plan.rules } else { Vec::new() };
         let mut writer = Writer::new(&plan.tag, &self.device_name, totals, rules);
+        if cursor == Cursor::BEGIN {
+            let waits = self.waits.as_ref().and_then(|tells| tells(looks));
+            writer.waits(waits, self.listeners());
+        }
         let next = self.write_from(cursor, &mut writer);
         writer.finish(next)
+    }
+
+    /// Where programs listen by port.
+    fn listeners(&self) -> impl Iterator<Item = ListenView> {
+        self.gsi.listening().map(|(entry, unread)| ListenView {
+            address: match entry.scope {
+                ListenScope::At(gid) => Some(IpAddr::from(gid)),
+                _ => None,
+            },
+            port: entry.service_id.0 as u16,
+            unread: u32::try_from(unread).unwrap_or(u32::MAX),
+        })
     }
 
     fn totals(&self, rules: u32) -> Totals {
@@ -70,7 +94,7 @@ impl Engine {
 
     fn view(&self, entry: &QpEntry) -> QpView {
         let QpEntry { qp, traffic, .. } = entry;
-        let Figures { posted, ended, received, .. } = qp.figures();
+        let Figures { posted, ended, received, unsignaled, .. } = qp.figures();
         let Figures { in_flight_packets, window_packets, rtt_ns, waits_for_receiver, .. } = qp.figures();
         let context = qp.context();
         let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
@@ -85,6 +109,7 @@ impl Engine {
             medium: qp.peer().map(|(address, qpn)| self.medium_to(Peer { address, process: qpn.process() })),
             posted,
             ended,
+            unsignaled,
             received,
             sent_packets: traffic.sent_packets,
             sent_bytes: traffic.sent_bytes,

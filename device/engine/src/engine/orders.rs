@@ -13,8 +13,8 @@ impl Engine {
     #[cold]
     pub(super) fn obey(&mut self) {
         while let Some(order) = self.port.group().and_then(|group| group.next_order()) {
-            if let Some(Question::Inspect { cursor }) = Question::decode(&order.text) {
-                let page = self.inspect(cursor).encode();
+            if let Some(Question::Inspect { cursor, waits }) = Question::decode(&order.text) {
+                let page = self.inspect(cursor, waits).encode();
                 if let Some(group) = self.port.group() {
                     group.answer_question(&order, &page);
                 }

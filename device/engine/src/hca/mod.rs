@@ -28,7 +28,7 @@ use crate::driver::{Background, Core};
 use crate::engine::{Engine, QueuePairs};
 use crate::resources::Resources;
 use pumice_events::counters::Counters;
-use pumice_events::inspect::{Cursor, Page};
+use pumice_events::inspect::{Cursor, Page, TellsWaits};
 use pumice_events::{Subscriber, Subscribers};
 use pumice_faults::CallAttendant;
 use pumice_ground::clock::Clock;
@@ -264,7 +264,13 @@ impl Hca {
 
     /// A page of the objects that there are now, beginning at `cursor`, as other processes see them.
     pub fn inspect(&self, cursor: Cursor) -> Page {
-        self.core.lock().inspect(cursor)
+        self.core.lock().inspect(cursor, false)
+    }
+
+    /// From now on `tells` says what threads wait for when another process asks. It is called under the
+    /// engine's lock.
+    pub fn tells_waits(&self, tells: TellsWaits) {
+        self.core.lock().set_waits(tells);
     }
 
     /// Asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.

@@ -42,6 +42,7 @@ fn object(finding: &Finding) -> Fields {
         .with("count", *count)
         .with("family", kind.family.name())
         .with("kind", kind.name)
+        .with("level", finding.level.name())
         .with("numbers", sentence.as_str())
         .with("object", subject.as_str())
         .with("related", related)

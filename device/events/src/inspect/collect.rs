@@ -1,15 +1,15 @@
 //! Pages put together.
 
 use pumice_faults::live::LiveRule;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{CqView, Cursor, Page, QpView, SrqView, Totals};
+use super::{CqView, Cursor, ListenView, Page, QpView, SrqView, Totals, WaitsView};
 
 /// Pages that are asked of one process for one look. A page has at most 60,000 bytes.
 pub const MAX_PAGES: usize = 24;
 
 /// What a process has said of its objects, over all pages.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collected {
     /// What fault plans call the process. From another process: it may hold any character.
     pub tag: String,
@@ -25,6 +25,10 @@ pub struct Collected {
     pub srqs: Vec<SrqView>,
     /// Rules of faults.
     pub rules: Vec<LiveRule>,
+    /// What its threads wait for, if it knows.
+    pub waits: Option<WaitsView>,
+    /// Where it listens for connections, as far as there is room.
+    pub listens: Vec<ListenView>,
 }
 
 impl Collected {
@@ -35,6 +39,8 @@ impl Collected {
             self.tag = page.tag;
             self.device = page.device;
             self.rules = page.rules;
+            self.waits = page.waits;
+            self.listens = page.listens;
         }
         self.totals = page.totals;
         self.qps.extend(page.qps);

@@ -7,11 +7,13 @@
 
 mod collect;
 mod objects;
+mod waits;
 
 use serde::{Deserialize, Serialize};
 
 pub use collect::{Collected, MAX_PAGES};
 pub use objects::{CqView, PeerView, QpView, SrqView};
+pub use waits::{ConnectView, DoingView, ListenView, MAX_WAITS, TellsWaits, ThreadView, WaitsView};
 
 use pumice_faults::live::LiveRule;
 
@@ -59,7 +61,15 @@ pub enum Question {
     Inspect {
         /// Where the page begins.
         cursor: Cursor,
+        /// The process is to look what its threads wait for: a page that is asked for later has it.
+        #[serde(default, skip_serializing_if = "is_not")]
+        waits: bool,
     },
+}
+
+/// Whether it does not look: then the question is the same as that of older versions.
+fn is_not(looks: &bool) -> bool {
+    !looks
 }
 
 /// How many objects a process has.
@@ -95,6 +105,12 @@ pub struct Page {
     pub srqs: Vec<SrqView>,
     /// Rules of faults: on the first page only.
     pub rules: Vec<LiveRule>,
+    /// What its threads wait for: on the first page only, and if it knows.
+    #[serde(default)]
+    pub waits: Option<WaitsView>,
+    /// Where it listens for connections: on the first page only, and no more than a few.
+    #[serde(default)]
+    pub listens: Vec<ListenView>,
     /// Where the next page begins; none behind the last.
     pub next: Option<Cursor>,
 }
@@ -146,6 +162,16 @@ impl Writer {
             writer.page.rules.push(rule);
         }
         writer
+    }
+
+    /// Adds what the first page has: waits, and listeners, of which there are at most [`MAX_WAITS`].
+    pub fn waits(&mut self, waits: Option<WaitsView>, listens: impl Iterator<Item = ListenView>) {
+        self.page.waits = waits.map(WaitsView::clipped).filter(|waits| self.takes(waits));
+        for listen in listens.take(MAX_WAITS) {
+            if self.takes(&listen) {
+                self.page.listens.push(listen);
+            }
+        }
     }
 
     /// Whether there is room for another object, which it then has.
@@ -203,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_question_is_read_as_it_was_written() {
-        let question = Question::Inspect { cursor: Cursor { list: List::Cqs, from: 77 } };
+        let question = Question::Inspect { cursor: Cursor { list: List::Cqs, from: 77 }, waits: true };
         assert_eq!(Question::decode(&question.encode()), Some(question));
         for text in ["", "{}", r#"{"do":"list"}"#, r#"{"do":"inspect"}"#, "[[[["] {
             assert_eq!(Question::decode(text.as_bytes()), None, "{text}");

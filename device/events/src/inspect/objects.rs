@@ -35,6 +35,9 @@ pub struct QpView {
     pub posted: u64,
     /// Send requests that ended, well or badly.
     pub ended: u64,
+    /// Of the newest send requests, how many in sequence make no completion if they succeed.
+    #[serde(default)]
+    pub unsignaled: u64,
     /// Messages of the peer that arrived whole.
     pub received: u64,
     /// Packets sent: requests and responses, repeated ones included.
@@ -132,6 +135,7 @@ pub(super) mod tests {
             medium: Some("UDP: it is no process of this user in this network namespace".to_owned()),
             posted: u64::MAX,
             ended: u64::MAX,
+            unsignaled: u64::MAX,
             received: u64::MAX,
             sent_packets: u64::MAX,
             sent_bytes: u64::MAX,

@@ -12,7 +12,7 @@ macro_rules! kinds {
             pub static $constant: FindingKind = FindingKind {
                 name: $name,
                 family: Family::$family,
-                level: level(Family::$family),
+                level: level($name, Family::$family),
                 what: $what,
                 why: $why,
                 remedy: $remedy,
@@ -97,6 +97,12 @@ kinds! {
             would come later in the same thread, the program hangs for ever.",
         remedy: "Call ibv_ack_cq_events, ibv_ack_async_event or rdma_ack_cm_event for each event before \
             destroying the object.";
+
+    EVENTS_ACKNOWLEDGED_TWICE "events-acknowledged-twice" Completions
+        what: "The program acknowledges more completion events of a queue than it got.",
+        why: "The library counts both: ibv_destroy_cq blocks for ever, or destroys the queue while another \
+            thread still looks at an event of it.",
+        remedy: "Acknowledge each event that ibv_get_cq_event gives once.";
 
     ASYNC_EVENTS_NEVER_READ "async-events-never-read" Completions
         what: "Asynchronous events of failures or limits came, and the program never read one.",
@@ -309,6 +315,12 @@ kinds! {
         remedy: "Correct what the sentence names; a program that means to fail names this kind in its \
             suppressions.";
 
+    FAILURE_INJECTED "failure-injected" Failed
+        what: "A queue pair failed because a rule of the fault plan wanted that.",
+        why: "It is no mistake of the program, of its peer or of the network. What the program does next is what \
+            the plan is for.",
+        remedy: "Nothing has to be done; --fail-on injected makes such a run fail.";
+
     CALL_REFUSED "call-refused" Failed
         what: "A call that posts requests or changes an object was refused because of its arguments.",
         why: "The call has done nothing: a request that was refused never completes, and so do those \
@@ -354,13 +366,18 @@ kinds! {
         remedy: "Give ibv_poll_cq an array of 16 or more.";
 }
 
-/// Slow ways are no mistakes, and what has failed does not work here.
-const fn level(family: Family) -> Level {
+/// Slow ways are no mistakes, nor is what a plan does; and what has failed else does not work here.
+const fn level(name: &str, family: Family) -> Level {
     match family {
         Family::Slow => Level::Note,
+        Family::Failed if is_injected(name) => Level::Note,
         Family::Failed => Level::Error,
         _ => Level::Warning,
     }
+}
+
+const fn is_injected(name: &str) -> bool {
+    matches!(name.as_bytes(), b"failure-injected")
 }
 
 /// The kind of a name.

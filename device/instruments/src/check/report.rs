@@ -4,7 +4,9 @@ use pumice_events::findings::{Finding, Report, print, text};
 
 pub use pumice_events::findings::{About, CallSite, Frame, ReportFormat as Format};
 
-use super::kind::KINDS;
+use pumice_profile::settings::Marks;
+
+use super::kind::{FAILURE_INJECTED, KINDS};
 use super::recorded::Recorded;
 
 /// What was recorded, with its symbols.
@@ -38,6 +40,13 @@ impl Entry {
             count: *count,
             ..Finding::new(kind, object, numbers)
         }
+    }
+
+    /// What the command that started the program is told of it.
+    pub fn marks(&self) -> Marks {
+        let kind = self.finding.kind;
+        let has_injected = kind.name == FAILURE_INJECTED.name;
+        Marks { worst: Some(kind.level).filter(|_| !has_injected), has_injected, lacks_report: false }
     }
 
     /// The finding as a paragraph for people, whose last line has no end.

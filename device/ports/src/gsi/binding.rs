@@ -50,6 +50,10 @@ impl Bindings {
         self.bindings.get_mut(&id)
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Binding> {
+        self.bindings.values()
+    }
+
     pub(crate) fn ids(&self) -> impl Iterator<Item = BindingId> {
         self.bindings.keys().copied()
     }

@@ -65,6 +65,16 @@ impl Gsi {
         Ok(listener)
     }
 
+    /// Services of one program each that are listened for, and how many events wait where their requests
+    /// come to.
+    pub fn listening(&self) -> impl Iterator<Item = (&ServiceEntry, usize)> {
+        let listening = self.bindings.all().filter(|binding| binding.entry.mask == u64::MAX);
+        listening.filter_map(|binding| {
+            let channel = self.listeners.get(&binding.listener?)?;
+            Some((&binding.entry, channel.queued()))
+        })
+    }
+
     /// All services, released: the adapter is being closed.
     pub fn unbind_all(&mut self, now_ns: u64, port: &mut dyn Port) {
         let all: Vec<BindingId> = self.bindings.ids().collect();

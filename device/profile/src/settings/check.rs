@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use pumice_events::findings::ReportFormat;
+use pumice_events::findings::{Level, ReportFormat};
 use pumice_ground::outside;
 use pumice_ground::outside::output_file::{on_standard_error, write_private};
 use pumice_ground::outside::unsignalled::Unsignalled;
@@ -45,15 +45,17 @@ pub struct CheckSettings {
 /// What processes have told the command that started them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Something was found.
-    pub has_found: bool,
+    /// The worst that was found; none: nothing was.
+    pub worst: Option<Level>,
+    /// A failure was found that a fault plan has made.
+    pub has_injected: bool,
     /// A report could not be written.
     pub lacks_report: bool,
 }
 
 /// A mark that is not made, and one that is. The room is taken before, so that a full disk has room for
 /// marks.
-const UNMARKED: [u8; 2] = *b"--";
+const UNMARKED: [u8; 5] = *b"-----";
 const MARKED: u8 = b'x';
 
 impl Marks {
@@ -72,7 +74,9 @@ impl Marks {
     pub fn read(file: &Path) -> io::Result<Marks> {
         let text = outside::files::read(file)?;
         let is_marked = |offset: usize| text.get(offset) == Some(&MARKED);
-        Ok(Marks { has_found: is_marked(0), lacks_report: is_marked(1) })
+        let levels = [(0, Level::Error), (1, Level::Warning), (2, Level::Note)];
+        let worst = levels.into_iter().find(|(offset, _)| is_marked(*offset)).map(|(_, level)| level);
+        Ok(Marks { worst, has_injected: is_marked(3), lacks_report: is_marked(4) })
     }
 }
 
@@ -86,7 +90,9 @@ impl CheckSettings {
         let Some(file) = &self.mark else { return };
         let _held = Unsignalled::begin();
         let Ok(file) = outside::files::options().write(true).open(file) else { return };
-        for (offset, is_made) in [(0, marks.has_found), (1, marks.lacks_report)] {
+        let is = |level| marks.worst == Some(level);
+        let made = [is(Level::Error), is(Level::Warning), is(Level::Note), marks.has_injected, marks.lacks_report];
+        for (offset, is_made) in (0..).zip(made) {
             if is_made && let Err(error) = file.write_all_at(&[MARKED], offset) {
                 on_standard_error(&format!("--check-exit cannot tell of what was found: {error}"));
             }

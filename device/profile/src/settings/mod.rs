@@ -17,12 +17,13 @@ use std::ffi::OsString;
 use std::hash::Hasher as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use fnv::FnvHasher;
 
 use crate::addresses::gid_table::MAX_FIRST_INDEX;
 use pumice_ground::outside;
-use pumice_ground::quantity::size;
+use pumice_ground::quantity::{size, time_ns};
 
 pub use pumice_ground::link_words::{LinkSettings, WaySettings};
 pub use pumice_ground::probability::probability_ppm;
@@ -75,6 +76,8 @@ pub const SRD_ORDER: &str = "PUMICE_SRD_ORDER";
 pub const GID_INDEX: &str = "PUMICE_GID_INDEX";
 /// How much memory the program may register.
 pub const MEMLOCK: &str = "PUMICE_MEMLOCK";
+/// How long something waits in vain until that is told.
+pub const HANG_AFTER: &str = "PUMICE_HANG_AFTER";
 /// The link of the devices.
 pub const LINK: &str = "PUMICE_LINK";
 /// File with the switches between this user's processes on this host.
@@ -85,7 +88,7 @@ pub const LOG: &str = "PUMICE_LOG";
 pub const EXPLAIN: &str = "PUMICE_EXPLAIN";
 
 /// All variables that [`Settings::parse`] asks for.
-pub const VARIABLES: [&str; 29] = [
+pub const VARIABLES: [&str; 30] = [
     ADDR,
     DEVICE,
     DEVICES,
@@ -111,6 +114,7 @@ pub const VARIABLES: [&str; 29] = [
     SRD_ORDER,
     GID_INDEX,
     MEMLOCK,
+    HANG_AFTER,
     LINK,
     TOPOLOGY,
     LOG,
@@ -144,6 +148,8 @@ const MAX_DEVICE_BYTES: usize = 59;
 const MAX_NAME_CHARS: usize = 60;
 /// Longest tag of a process, in bytes.
 const MAX_TAG_BYTES: usize = 100;
+/// What waits in vain is told after so long, unless the user says otherwise.
+pub const DEFAULT_HANG_AFTER: Duration = Duration::from_secs(2);
 /// Seed when there is none, so that two runs lose the same packets.
 pub const DEFAULT_SEED: u64 = 1;
 
@@ -192,6 +198,8 @@ pub struct Settings {
     pub gid_index: Option<u32>,
     /// How much memory the program may register; `None`: as much as it likes.
     pub memlock: Option<Memlock>,
+    /// How long something waits in vain until that is told; none: [`DEFAULT_HANG_AFTER`]. Zero: it is not told.
+    pub hang_after: Option<Duration>,
     /// The link of each device; what it does not say, the profile does.
     pub link: LinkSettings,
     /// The same as it was written.
@@ -254,6 +262,7 @@ impl Settings {
             srd_order: text(SRD_ORDER)?.map_or(Ok(SrdOrder::default()), srd_order)?,
             gid_index: text(GID_INDEX)?.map(|value| gid_index(&value)).transpose()?,
             memlock: text(MEMLOCK)?.map(|value| memlock(&value)).transpose()?,
+            hang_after: text(HANG_AFTER)?.map(|value| hang_after(&value)).transpose()?,
             link_text: text(LINK)?.unwrap_or_default(),
             topology: path(TOPOLOGY).map(PathBuf::from),
             link: text(LINK)?.map_or_else(|| Ok(LinkSettings::default()), |value| link(&value))?,
@@ -265,6 +274,11 @@ impl Settings {
                 None => Log::Off,
             },
         })
+    }
+
+    /// How long something waits in vain until that is told; `None`: it is not told.
+    pub fn patience(&self) -> Option<Duration> {
+        Some(self.hang_after.unwrap_or(DEFAULT_HANG_AFTER)).filter(|after| !after.is_zero())
     }
 
     /// The settings of this process.
@@ -377,6 +391,16 @@ fn memlock(value: &str) -> Result<Memlock, SettingError> {
 
 fn link(value: &str) -> Result<LinkSettings, SettingError> {
     LinkSettings::parse(value).map_err(|problem| SettingError::new(LINK, value, problem))
+}
+
+/// A time with a unit, 100 ms at least; or 0.
+fn hang_after(value: &str) -> Result<Duration, SettingError> {
+    let least = Duration::from_millis(100);
+    let after = if value == "0" { Some(Duration::ZERO) } else { time_ns(value).ok().map(Duration::from_nanos) };
+    let after = after.filter(|after| after.is_zero() || (least..=Duration::from_secs(3600)).contains(after));
+    after.ok_or_else(|| {
+        SettingError::new(HANG_AFTER, value, "it is a time from 100ms to 3600s, like 5s; 0 turns it off")
+    })
 }
 
 /// A number of bytes with a unit, 1 MiB at least.

@@ -29,6 +29,8 @@ use super::environment::settings;
 
 /// Sentences of one kind per [`PERIOD`].
 const BURST: u32 = 8;
+/// Failures of one cause that come so soon after the first are told with it.
+const SIBLINGS_WITHIN: Duration = Duration::from_millis(200);
 /// See [`BURST`].
 const PERIOD: Duration = Duration::from_secs(1);
 /// Kinds that are told apart.
@@ -52,8 +54,8 @@ pub(crate) fn log_at(level: Log, reason: impl FnOnce() -> String) {
     }
 }
 
-/// Prints what happened to a queue pair. That one fails is always said, and once each; dropped messages
-/// are limited.
+/// Prints what happened to a queue pair. That one fails is always said, those of one cause together; dropped
+/// messages are limited.
 pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
     let sentence = || text::sentence(&finding_of_cause(qpn, cause));
     match kind_of_cause(cause).level {
@@ -62,7 +64,7 @@ pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
         // It is a finding, or the effect of one, which is told with it; calls on a queue that overran fail
         // before.
         Level::Error if check::is_on() && !matches!(cause, Cause::CqOverrun { .. }) => {}
-        Level::Error if logs(Log::Error) => print_always(&sentence()),
+        Level::Error if logs(Log::Error) => print_failure(qpn, &sentence()),
         Level::Error => {}
     }
 }
@@ -138,8 +140,64 @@ pub(crate) fn print_step(line: &str) {
     print_always(&format!("{seconds}.{ns:09}  pid {}  {line}", own_process()));
 }
 
+/// Failures of one cause, of which the first was printed.
+struct Siblings {
+    shape: u64,
+    since: Instant,
+    /// The queue pairs of the others, as many as are named, and how many they are.
+    others: Vec<Qpn>,
+    count: u64,
+}
+
+static SIBLINGS: PerProcess<Mutex<Option<Siblings>>> = PerProcess::new(|_| Mutex::new(None));
+
+/// Queue pairs that are named.
+const MAX_NAMED: usize = 4;
+
+/// Prints that a queue pair has failed, or counts it with those that have for the same reason just now.
+fn print_failure(qpn: Qpn, sentence: &str) {
+    let (shape, now) = (shape_of(sentence), outside::now());
+    let mut known = SIBLINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = known.as_mut().filter(|known| known.shape == shape);
+    if let Some(known) = same.filter(|known| now.saturating_duration_since(known.since) < PERIOD) {
+        if known.others.len() < MAX_NAMED {
+            known.others.push(qpn);
+        }
+        known.count = known.count.saturating_add(1);
+        return;
+    }
+    let before = known.replace(Siblings { shape, since: now, others: Vec::new(), count: 0 });
+    drop(known);
+    before.iter().for_each(print_siblings);
+    print_always(sentence);
+}
+
+/// Says how many others have failed for the same reason as the last one that was printed; later ones are told
+/// anew. Takes no lock that is held.
+pub(crate) fn tell_siblings() {
+    if let Ok(mut known) = SIBLINGS.try_lock() {
+        let is_over = |known: &mut Siblings| outside::since(known.since) >= SIBLINGS_WITHIN;
+        let over = known.take_if(is_over);
+        drop(known);
+        over.iter().for_each(print_siblings);
+    }
+}
+
+fn print_siblings(known: &Siblings) {
+    let names: Vec<String> = known.others.iter().map(|qpn| format!("QP {qpn}")).collect();
+    let more = if known.count > MAX_NAMED as u64 { " and more" } else { "" };
+    match known.count {
+        0 => {}
+        1 => print_always(&format!("and 1 other of the same cause: {}", names.join(", "))),
+        count => print_always(&format!("and {count} others of the same cause: {}{more}", names.join(", "))),
+    }
+}
+
 /// At exit: says how much was left out. Takes no lock that is held.
 pub(crate) fn report_left_out() {
+    if let Some(known) = SIBLINGS.try_lock().ok().and_then(|mut known| known.take()) {
+        print_siblings(&known);
+    }
     let Ok(mut limiter) = LIMITER.try_lock() else { return };
     let left_out = limiter.take_left_out();
     drop(limiter);

@@ -30,6 +30,7 @@ pub(crate) mod register;
 pub(crate) mod requests;
 pub(crate) mod settings;
 pub(crate) mod system_call;
+pub(crate) mod thread_calls;
 pub(crate) mod turn;
 pub(crate) mod unlogged;
 pub(crate) mod unserved;

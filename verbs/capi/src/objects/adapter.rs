@@ -126,7 +126,8 @@ impl Adapter {
         let hca = Arc::new(opened.hca);
         loss.opened(&hca);
         if let Some(waiting) = &waiting {
-            with_signals_blocked(|| waits::opened(device.index(), waiting, hca.clock(), objects_of));
+            hca.tells_waits(waits::tells(device.index()));
+            with_signals_blocked(|| waits::opened(device.index(), waiting, &hca, objects_of));
         }
         listeners::attach(device.index(), hca.events());
         let distributor = with_signals_blocked(|| Distributor::start(&hca, device.index()))?;

@@ -1,8 +1,9 @@
-//! Completion events that are not acknowledged.
+//! Completion events that are not acknowledged, or more often than they came.
 
 use super::events_left::Left;
-use crate::check::context::Context;
+use crate::check::context::{Context, Found, related};
 use crate::check::kept::{Kept, Of};
+use crate::check::kind::EVENTS_ACKNOWLEDGED_TWICE;
 use crate::check::stack::Stack;
 use crate::check::told::Check;
 
@@ -27,9 +28,18 @@ impl Check for CompletionEvents {
     }
 
     fn events_acknowledged(&mut self, context: &mut Context, handle: u32, acknowledged: u64) {
-        if context.cqs.contains_key(&handle) {
-            let (count, _) = self.unacknowledged.of(Of::Cq(handle));
-            *count = count.saturating_sub(acknowledged);
+        let Some(cq) = context.cqs.get(&handle) else { return };
+        let (count, _) = self.unacknowledged.of(Of::Cq(handle));
+        let got = std::mem::replace(count, count.saturating_sub(acknowledged));
+        if acknowledged > got {
+            let object = cq.name.clone();
+            let numbers = format!(
+                "{} of {object} acknowledged, and the program has got {got} that it had not acknowledged",
+                if acknowledged == 1 { "1 event is".to_owned() } else { format!("{acknowledged} events are") }
+            );
+            let related = vec![related(format!("{object} was made here"), &cq.made)];
+            let stack = context.here();
+            context.found(&EVENTS_ACKNOWLEDGED_TWICE, Found { object, numbers, stack, related });
         }
     }
 

@@ -13,7 +13,7 @@ use pumice_transport::types::{Cause, Detail, FailedSend, QpState, WcStatus, Work
 use crate::check::context::{Context, Found, related};
 use crate::check::facts::Modified;
 use crate::check::kept::{Kept, Of};
-use crate::check::kind::QUEUE_PAIR_FAILED;
+use crate::check::kind::{FAILURE_INJECTED, QUEUE_PAIR_FAILED};
 use crate::check::queues::Qp;
 use crate::check::recorded::Related;
 use crate::check::stack::Stack;
@@ -23,6 +23,8 @@ use crate::check::told::{Check, Effect, Hint};
 const MAX_POSTS: usize = 1024;
 /// Queue pairs that are remembered after they were destroyed.
 const MAX_GONE: usize = 1024;
+/// Queue pairs that are named of those that failed for one cause.
+const MAX_NAMED: usize = 4;
 /// Failures that are held back at once; further ones are told at once.
 const MAX_HELD: usize = 64;
 /// Send requests to a queue pair in the error state until that is told. One or two are how a program learns
@@ -48,8 +50,46 @@ struct QueuePair {
     known_failed: Option<Stack>,
     /// Send requests posted since.
     posted_in_vain: u32,
-    /// A rule of a fault plan applied to it: what happens then is no mistake of the program.
-    is_injured: bool,
+    /// The rule of a fault plan that applied to it: what happens then is no mistake of the program.
+    injured_by: Option<String>,
+}
+
+/// Failures of one cause.
+struct Siblings {
+    /// The first.
+    found: Found,
+    /// The objects of the others.
+    others: Vec<String>,
+}
+
+impl Siblings {
+    /// Whether a failure has the same cause: what is said of both differs in numbers only, and the requests
+    /// were posted by one call of the program.
+    fn has(&self, other: &Found) -> bool {
+        let first = |found: &Found| found.stack.addresses().first().copied();
+        first(&self.found) == first(other) && shape_of(&self.found.numbers) == shape_of(&other.numbers)
+    }
+
+    /// One paragraph, however many they are.
+    fn tell(self, context: &mut Context) {
+        let Siblings { mut found, others } = self;
+        let object = found.object.clone();
+        if let Some((last, first)) = others.split_last() {
+            let named = first.iter().chain([last]).take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let more = if others.len() > MAX_NAMED { " and more" } else { "" };
+            let count = others.len();
+            let other = if count == 1 { "other" } else { "others" };
+            found.numbers.push_str(&format!("; and {count} {other} of the same cause: {named}{more}"));
+        }
+        context.found(&QUEUE_PAIR_FAILED, found);
+        others.iter().for_each(|_| context.found_again(&QUEUE_PAIR_FAILED, &object));
+    }
+}
+
+/// A sentence without its numbers.
+fn shape_of(sentence: &str) -> Vec<&str> {
+    let has_digit = |word: &&str| word.bytes().any(|byte| byte.is_ascii_digit());
+    sentence.split_ascii_whitespace().filter(|word| !has_digit(word)).collect()
 }
 
 /// A failure that is not told yet.
@@ -102,15 +142,20 @@ impl Check for Failures {
             Event::Qp { qp, event } if context.qps.contains_key(&qp.qpn.value()) => {
                 self.hear_of(context, qp.qpn.value(), event);
             }
-            Event::FaultApplied { qpn: Some(qpn), .. } | Event::CompletionFaultApplied { qpn, .. } => {
-                self.is_injured(context, qpn.value());
-            }
+            Event::FaultApplied { qpn: Some(qpn), fault } => self.is_injured(context, qpn.value(), fault.rule),
+            Event::CompletionFaultApplied { qpn, fault } => self.is_injured(context, qpn.value(), fault.rule),
             _ => {}
         }
     }
 
     fn logged(&mut self, context: &mut Context, number: u32, cause: &Cause, hint: Option<&Hint>) {
-        if cause.is_usual() || !cause.is_fatal() || *cause == Cause::Planned || self.was_injured(number) {
+        if cause.is_usual() || !cause.is_fatal() {
+            return;
+        }
+        if let Some(rule) = self.queue_pairs.of(Of::Qp(number)).injured_by.clone() {
+            return self.tell_injected(context, number, cause, &rule);
+        }
+        if *cause == Cause::Planned {
             return;
         }
         match cause {
@@ -145,18 +190,29 @@ impl Check for Failures {
     }
 
     fn settles(&mut self, context: &mut Context, is_over: bool, effects: &mut Vec<Effect>) {
-        let (ripe, unripe) = std::mem::take(&mut self.held)
-            .into_iter()
-            .partition(|held: &Held| is_over || held.looks >= LOOKS);
+        // What has failed since for the same cause is told with it.
+        let due: Vec<Vec<String>> = self
+            .held
+            .iter()
+            .filter(|held| held.looks >= LOOKS)
+            .map(|held| shape_of(&held.found.numbers).into_iter().map(str::to_owned).collect())
+            .collect();
+        let (ripe, unripe) = std::mem::take(&mut self.held).into_iter().partition(|held: &Held| {
+            is_over || held.looks >= LOOKS || due.iter().any(|shape| shape_of(&held.found.numbers) == *shape)
+        });
         self.held = unripe;
         self.held.iter_mut().for_each(|held| held.looks += 1);
+        let mut causes: Vec<Siblings> = Vec::new();
         for Held { sentence, found, names, is_told, .. } in ripe {
             if context.is_found_of(&names) {
                 effects.push(Effect { sentence, place: found.stack, is_told });
+            } else if let Some(cause) = causes.iter_mut().find(|cause| cause.has(&found)) {
+                cause.others.push(found.object);
             } else {
-                context.found(&QUEUE_PAIR_FAILED, found);
+                causes.push(Siblings { found, others: Vec::new() });
             }
         }
+        causes.into_iter().for_each(|cause| cause.tell(context));
     }
 }
 
@@ -187,16 +243,29 @@ impl Failures {
     }
 
     /// A rule applied to a queue pair, and so to its peer.
-    fn is_injured(&mut self, context: &Context, number: u32) {
+    fn is_injured(&mut self, context: &Context, number: u32, rule: &str) {
         let Some(qp) = context.qps.get(&number) else { return };
-        self.queue_pairs.of(Of::Qp(number)).is_injured = true;
-        if let Some(other) = qp.destination.filter(|other| context.qps.contains_key(other)) {
-            self.queue_pairs.of(Of::Qp(other)).is_injured = true;
+        let other = qp.destination.filter(|other| context.qps.contains_key(other));
+        for one in std::iter::once(number).chain(other) {
+            let by = &mut self.queue_pairs.of(Of::Qp(one)).injured_by;
+            if by.as_deref() != Some(rule) {
+                *by = Some(rule.to_owned());
+            }
         }
     }
 
-    fn was_injured(&mut self, number: u32) -> bool {
-        self.queue_pairs.of(Of::Qp(number)).is_injured
+    /// A queue pair failed to which a rule applied.
+    fn tell_injected(&mut self, context: &mut Context, number: u32, cause: &Cause, rule: &str) {
+        let Some(qp) = context.qps.get(&number) else { return };
+        let own = self.queue_pairs.of(Of::Qp(number));
+        let posted = match cause {
+            Cause::SendFailed(failed) => QueuePair::place_of(&own.sends, failed.wr_id),
+            _ => receive_of(cause).and_then(|id| QueuePair::place_of(&own.receives, id)),
+        };
+        let (object, related) = (qp.name.clone(), vec![made_here(qp)]);
+        let numbers = format!("rule \"{rule}\" of the fault plan applied to {object}, which failed then: {cause}");
+        let stack = posted.unwrap_or_default();
+        context.found(&FAILURE_INJECTED, Found { object, numbers, stack, related });
     }
 
     /// A send request failed: the refusal of the other end, if that is of this process, is its cause.

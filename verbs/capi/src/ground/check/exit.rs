@@ -5,8 +5,10 @@ use std::panic::catch_unwind;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use pumice_device::outside::lineage::borrows_memory;
+
 use super::state::{CHECKER, is_on};
-use super::writer;
+use super::{killed, writer};
 
 /// The exit status, once it is known.
 static STATUS: AtomicI32 = AtomicI32::new(-1);
@@ -37,6 +39,17 @@ extern "C" fn last() {
     let is_well = STATUS.load(Ordering::Relaxed) == 0;
     // A panic, which its hook has reported, must not reach the loader.
     let _ = catch_unwind(|| writer::end(is_well));
+}
+
+/// The program calls _exit(2): nothing runs after this.
+pub(super) extern "C" fn at_once() {
+    // A child of vfork has the checker of its parent, which goes on.
+    if borrows_memory() || CHECKER.if_made().is_none() || !is_on() {
+        return;
+    }
+    // As above.
+    let _ = catch_unwind(writer::end_at_once);
+    killed::say_last();
 }
 
 // SAFETY: the loader calls what is in this section when the process exits, with arguments that a C function

@@ -1,4 +1,4 @@
-//! Memory that the program frees, as the preload libpumice_check.so tells of it (`verbs/checkpreload`).
+//! Memory that the program frees, and ends without exit(3), as the preload libpumice_check.so tells of it (`verbs/checkpreload`).
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pumice_device::check::{Checker, holding, holds_checker};
 use pumice_device::outside;
 
-use super::preload;
+use super::{exit, preload};
 use super::state::{CHECKER, tell as tell_checker};
 
 /// What the preload gets: it has the same structure, in `verbs/checkpreload/src/watch.rs`.
@@ -18,9 +18,11 @@ struct Watch {
     high: AtomicU64,
     look: extern "C" fn(u64, u64) -> u64,
     tell: extern "C" fn(u64, c_int),
+    end: extern "C" fn(),
 }
 
-static WATCH: Watch = Watch { low: AtomicU64::new(u64::MAX), high: AtomicU64::new(0), look, tell };
+static WATCH: Watch =
+    Watch { low: AtomicU64::new(u64::MAX), high: AtomicU64::new(0), look, tell, end: exit::at_once };
 
 /// The calls, as the preload numbers them.
 const CALLS: [&str; 3] = ["free", "realloc", "munmap"];

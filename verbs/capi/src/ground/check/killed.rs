@@ -1,4 +1,5 @@
-//! Programs that are ended by a signal: what was found is written before.
+//! Programs that are ended by a signal: what was found is written before, and what they wait for in vain is the
+//! last thing that is said.
 //!
 //! A handler may do next to nothing, so the thread that writes does it, and the thread that got the signal
 //! waits for it. Then the signal has its usual effect. Signals for which the program has its own handler,
@@ -6,11 +7,12 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::Duration;
 
 use pumice_device::outside;
 
+use crate::ground::process::own_process;
 use crate::ground::zeroed::zeroed;
 
 /// Signals that end a program, and come from people, test runners and abort(3).
@@ -25,6 +27,46 @@ static HAS_WRITER: AtomicBool = AtomicBool::new(false);
 static PENDING: AtomicI32 = AtomicI32::new(0);
 /// What was found is written.
 static IS_WRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// What a process says last.
+struct Last {
+    text: String,
+    /// A fork child has it from its parent, and does not say it.
+    process: u32,
+}
+
+/// It stays; null: nothing is said.
+static LAST: AtomicPtr<Last> = AtomicPtr::new(ptr::null_mut());
+
+/// From now on this is said last, if a signal ends the process; empty: nothing is.
+pub(crate) fn says_last(text: &str) {
+    let known = LAST.load(Ordering::Acquire);
+    // SAFETY: null, or what was leaked below.
+    let is_known = unsafe { known.as_ref() }.map_or("", |last| last.text.as_str()) == text;
+    if is_known {
+        return;
+    }
+    // A handler may be reading it, so it stays. There are as many as there are waits that are told.
+    let new = if text.is_empty() { ptr::null_mut() } else { own_last(text) };
+    LAST.store(new, Ordering::Release);
+    if !text.is_empty() {
+        watch();
+    }
+}
+
+fn own_last(text: &str) -> *mut Last {
+    Box::into_raw(Box::new(Last { text: text.to_owned(), process: own_process() }))
+}
+
+/// Says it. A handler may do this.
+pub(super) fn say_last() {
+    // SAFETY: null, or what was leaked above.
+    let last = unsafe { LAST.load(Ordering::Acquire).as_ref() };
+    if let Some(Last { text, .. }) = last.filter(|last| last.process == own_process()) {
+        // SAFETY: the bytes of a text that stays. A program without standard error has chosen not to know.
+        let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    }
+}
 
 /// From now on what was found is written before a signal ends the process.
 pub(super) fn watch() {
@@ -71,6 +113,7 @@ extern "C" fn on_signal(signal: c_int) {
         }
         outside::sleep(Duration::from_millis(1));
     }
+    say_last();
     let mut usual: libc::sigaction = zeroed();
     usual.sa_sigaction = libc::SIG_DFL;
     let mut only: libc::sigset_t = zeroed();

@@ -32,8 +32,9 @@ use pumice_device::outside;
 use pumice_device::waits::Vain;
 
 use crate::ground::log::take_sentence;
+pub(crate) use killed::says_last;
 pub(crate) use late_reads::LatePage;
-pub(crate) use place::{own_place, own_stack, place_of};
+pub(crate) use place::{frames_of, own_place, own_stack, place_of};
 use state::{checker, of_device};
 pub(crate) use state::{is_on, tell, tell_of};
 pub(crate) use threads::for_one_thread;

@@ -24,7 +24,8 @@ pub(crate) struct Outputs {
     report: Option<OutputFile>,
     is_open: bool,
     has_thread: bool,
-    is_marked: bool,
+    /// Marks that are left.
+    marked: Vec<Marks>,
     is_over: bool,
 }
 
@@ -45,7 +46,7 @@ impl Outputs {
             report: None,
             is_open: false,
             has_thread: false,
-            is_marked: false,
+            marked: Vec::new(),
             is_over: false,
         }
     }
@@ -117,7 +118,7 @@ impl Outputs {
             if self.format() == Format::Text {
                 self.append(&(text + "\n"));
             }
-            self.mark();
+            self.mark(&entry);
             self.entries.push(Some(entry));
         }
         self.rewrite(false);
@@ -173,10 +174,12 @@ impl Outputs {
         }
     }
 
-    /// Tells the command line, once, that there is something.
-    fn mark(&mut self) {
-        if !std::mem::replace(&mut self.is_marked, true) {
-            self.leave(Marks { has_found: true, ..Marks::default() });
+    /// Tells the command line, once of each level, that there is something.
+    fn mark(&mut self, entry: &Entry) {
+        let marks = entry.marks();
+        if !self.marked.contains(&marks) {
+            self.marked.push(marks);
+            self.leave(marks);
         }
     }
 

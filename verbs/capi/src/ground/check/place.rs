@@ -38,5 +38,14 @@ pub(crate) fn place_of(addresses: &[u64]) -> Vec<String> {
     frames.iter().filter(|frame| frame.line.is_some()).map(|frame| format!("    at {frame}")).collect()
 }
 
+/// The program's frames of these return addresses, as in "main (server.c:42)".
+pub(crate) fn frames_of(addresses: &[u64]) -> Vec<String> {
+    let Ok(may_look) = SYMBOLS.try_lock() else { return Vec::new() };
+    if !*may_look {
+        return Vec::new();
+    }
+    symbols::frames(addresses).iter().map(ToString::to_string).collect()
+}
+
 /// Return addresses that are looked at.
 const INNERMOST: usize = 4;

@@ -1,0 +1,566 @@
+//! Who waits for whom: a graph of processes, and its root or its circle.
+//!
+//! It is made of what processes say of themselves ([`Standing`]), looked at twice: what has moved in between
+//! does not hang.
+
+use std::net::IpAddr;
+
+use pumice_events::inspect::{Collected, DoingView, PeerView, QpView, ThreadView, WaitsView};
+use serde::{Deserialize, Serialize};
+
+use super::words::{self, counted};
+
+/// A process as it stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The host that it runs on; empty: the one that looks.
+    #[serde(default)]
+    pub host: String,
+    /// Its number.
+    pub pid: u32,
+    /// Its program; empty if it is not known.
+    pub program: String,
+    /// The address of its device; none: all of the host's.
+    pub address: Option<IpAddr>,
+    /// Which of the processes at its address it is.
+    pub index: u8,
+    /// A signal has stopped it.
+    pub is_stopped: bool,
+    /// What it says of its objects and of its threads; none: it did not answer.
+    pub objects: Option<Collected>,
+}
+
+/// Why a process waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It knows the reason itself.
+    Told,
+    /// No program listens where it asks for a connection.
+    NobodyListens,
+    /// The listener's program does not read its events.
+    Unread,
+    /// The peer's process is stopped.
+    Stopped,
+    /// The peer's process has ended.
+    Ended,
+    /// The peer's queue pair was destroyed.
+    Destroyed,
+    /// The peer's queue pair does not receive yet.
+    NotReady,
+    /// The peer's queue pair has failed.
+    Failed,
+    /// Nothing is posted that could complete where it waits.
+    Nothing,
+    /// The peer has posted no receive request for a message.
+    NoReceive,
+    /// The peer has not answered a request for a connection.
+    Answer,
+    /// The peer has not sent.
+    Message,
+    /// The peer has not acknowledged.
+    Acknowledgement,
+}
+
+impl Standing {
+    /// Whether the process looks at its threads when it is asked to, and has not done so since `before`.
+    pub fn has_to_look(&self, before: &[Standing]) -> bool {
+        let looks = |one: &Standing| Some(one.objects.as_ref()?.waits.as_ref()?.looks);
+        let is_own = |other: &&Standing| {
+            (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index)
+        };
+        let then = before.iter().find(is_own).and_then(looks).unwrap_or_default();
+        looks(self).is_some_and(|now| now <= then)
+    }
+}
+
+impl Why {
+    /// Whether nothing that the peer waits for could end it.
+    const fn is_root(self) -> bool {
+        matches!(
+            self,
+            Why::Told
+                | Why::NobodyListens
+                | Why::Unread
+                | Why::Stopped
+                | Why::Ended
+                | Why::Destroyed
+                | Why::NotReady
+                | Why::Failed
+                | Why::Nothing
+        )
+    }
+}
+
+impl Why {
+    /// Whether the process that waits has said it, or will, without a look at others.
+    pub(super) const fn is_known(self) -> bool {
+        matches!(self, Why::Told | Why::NobodyListens | Why::Unread | Why::Answer)
+    }
+}
+
+/// A wait of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    /// The process that waits, as a position in the list.
+    pub from: usize,
+    /// The process that it waits for; none: no process that is known.
+    pub to: Option<usize>,
+    /// Why.
+    pub why: Why,
+    /// The same in words, which go on after the name of the process: "waits for …".
+    pub words: String,
+    /// The queue pair that it is about.
+    pub qpn: Option<u32>,
+    /// A message is waited for, which may also come in another way.
+    pub is_of_message: bool,
+}
+
+/// What holds some of the processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// In one sentence.
+    pub sentence: String,
+    /// The processes of a circle, each of which waits for the next; or those from one that waits to the root.
+    pub processes: Vec<usize>,
+    /// They wait for each other.
+    pub is_circle: bool,
+    /// Nothing else can end it. Else it may be that a thread of the last one goes on.
+    pub is_certain: bool,
+}
+
+/// Who waits for whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Graph {
+    /// All waits.
+    pub waits: Vec<Wait>,
+    /// What holds them, the surest first.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// The graph of these processes, which were looked at `before`, too.
+pub fn graph(before: &[Standing], now: &[Standing]) -> Graph {
+    let looked = Looked { before, now };
+    let mut waits: Vec<Wait> = (0..now.len()).flat_map(|process| looked.waits_of(process)).collect();
+    waits.sort_by_key(|wait| (wait.from, wait.why));
+    let verdicts = verdicts(now, &waits);
+    Graph { waits, verdicts }
+}
+
+impl Graph {
+    /// What holds the process at a position of the list that the graph was made of, and its own wait.
+    pub fn verdict_of(&self, now: &[Standing], process: usize) -> Option<(&Wait, Verdict)> {
+        let way = follow(&self.waits, process, &mut Vec::new(), &mut vec![false; now.len()])?;
+        let first = way.waits.first().copied()?;
+        Some((first, said(now, &way)))
+    }
+}
+
+struct Looked<'a> {
+    before: &'a [Standing],
+    now: &'a [Standing],
+}
+
+/// The other end of a queue pair.
+enum OtherEnd<'a> {
+    /// It is a queue pair of this process.
+    Is(usize, &'a QpView),
+    /// The process is there, and has no such queue pair.
+    Gone(usize),
+    /// No process has it at an address of which all processes are known.
+    Ended,
+    /// It is at an address of which nothing is known.
+    Elsewhere,
+    /// The process did not answer.
+    Silent(usize),
+}
+
+impl<'a> Looked<'a> {
+    fn waits_of(&self, from: usize) -> Vec<Wait> {
+        let Some(own) = self.now.get(from).filter(|own| !own.is_stopped) else { return Vec::new() };
+        let Some(objects) = &own.objects else { return Vec::new() };
+        let mut waits = Vec::new();
+        let none = WaitsView::default();
+        let view = objects.waits.as_ref().unwrap_or(&none);
+        waits.extend(view.vain.iter().map(|sentence| Wait {
+            from,
+            to: None,
+            why: Why::Told,
+            words: format!("waits in vain: {sentence}"),
+            qpn: None,
+            is_of_message: false,
+        }));
+        waits.extend(view.connects.iter().map(|connect| self.of_connect(from, connect.to, connect.port)));
+        waits.extend(objects.qps.iter().filter_map(|qp| self.of_sends(from, qp)));
+        for thread in &view.threads {
+            waits.extend(self.of_thread(from, objects, thread));
+        }
+        waits
+    }
+
+    /// Whether nothing has happened to a queue pair since the look before.
+    fn is_still(&self, process: usize, qp: &QpView) -> bool {
+        let Some(own) = self.now.get(process) else { return false };
+        let is_own = |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
+        let before = self.before.iter().find(is_own).and_then(|other| other.objects.as_ref());
+        let known = before.and_then(|objects| objects.qps.iter().find(|other| other.qpn == qp.qpn));
+        known.is_some_and(|other| (other.posted, other.ended, other.received) == (qp.posted, qp.ended, qp.received))
+    }
+
+    fn other_end(&self, from: usize, peer: &PeerView) -> OtherEnd<'a> {
+        let Some(own) = self.now.get(from) else { return OtherEnd::Elsewhere };
+        // Loopback is of one host.
+        let may_be = |one: &Standing| {
+            (one.host == own.host || !peer.address.is_loopback())
+                && one.address.is_none_or(|address| address == peer.address)
+        };
+        let there = || self.now.iter().enumerate().filter(|(_, one)| may_be(one));
+        let has = |one: &'a Standing| {
+            one.objects.as_ref().and_then(|objects| objects.qps.iter().find(|qp| qp.qpn == peer.qpn))
+        };
+        if let Some((index, qp)) = there().find_map(|(index, one)| Some((index, has(one)?))) {
+            return OtherEnd::Is(index, qp);
+        }
+        let of_index = |one: &Standing| u32::from(one.index) == peer.qpn >> 16;
+        match there().find(|(_, one)| of_index(one)) {
+            Some((index, one)) if one.objects.is_none() => OtherEnd::Silent(index),
+            Some((index, one)) if one.objects.as_ref().is_some_and(|all| all.qps_left_out() == 0) => {
+                OtherEnd::Gone(index)
+            }
+            Some(_) => OtherEnd::Elsewhere,
+            None if peer.address.is_loopback() || own.address == Some(peer.address) => OtherEnd::Ended,
+            None => OtherEnd::Elsewhere,
+        }
+    }
+
+    /// A request for a connection that has no answer.
+    fn of_connect(&self, from: usize, to: IpAddr, port: u16) -> Wait {
+        let Answer { listener, why, words } = answer_of(self.now, to, port);
+        let words = format!("asks {to} port {port} for a connection: {words}");
+        Wait { from, to: listener, why, words, qpn: None, is_of_message: false }
+    }
+
+    /// Send requests that do not end.
+    fn of_sends(&self, from: usize, qp: &QpView) -> Option<Wait> {
+        let outstanding = qp.posted.saturating_sub(qp.ended);
+        if outstanding == 0 || !self.is_still(from, qp) || !["RTS", "SQD"].contains(&qp.state.as_str()) {
+            return None;
+        }
+        let peer = qp.peer?;
+        let requests = format!("{} of QP {:#08x}", counted(outstanding, "send request"), qp.qpn);
+        let (to, why, what) = match self.other_end(from, &peer) {
+            OtherEnd::Is(index, other) => {
+                let standing = self.now.get(index)?;
+                let (name, number) = (words::process(standing), format!("QP {:#08x}", other.qpn));
+                if standing.is_stopped {
+                    (Some(index), Why::Stopped, words::stopped(standing))
+                } else if matches!(other.state.as_str(), "RESET" | "INIT") {
+                    let state = &other.state;
+                    let said = format!("{number} of {name} is in {state}: it receives from RTR on");
+                    (Some(index), Why::NotReady, said)
+                } else if other.state == "ERR" {
+                    let because = other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    (Some(index), Why::Failed, format!("{number} of {name} has failed{because}"))
+                } else if has_no_receive(qp, other) {
+                    let naks = counted(qp.rnr_naks_received, "RNR NAK");
+                    let said = format!("{name} has posted no receive request to {number} ({naks})");
+                    (Some(index), Why::NoReceive, said)
+                } else {
+                    (Some(index), Why::Acknowledgement, format!("{name} has not acknowledged"))
+                }
+            }
+            OtherEnd::Gone(index) => {
+                let name = words::process(self.now.get(index)?);
+                let said = format!("{name} has destroyed their peer, QP {:#08x}", peer.qpn);
+                (Some(index), Why::Destroyed, said)
+            }
+            OtherEnd::Ended => {
+                let said = format!("the process of their peer, QP {:#08x} at {}, has ended", peer.qpn, peer.address);
+                (None, Why::Ended, said)
+            }
+            OtherEnd::Silent(index) => {
+                let standing = self.now.get(index)?;
+                let why = if standing.is_stopped { Why::Stopped } else { Why::Acknowledgement };
+                (Some(index), why, words::silent(standing))
+            }
+            OtherEnd::Elsewhere if qp.waits_for_receiver => {
+                let said = format!("the peer at {} has posted no receive request", peer.address);
+                (None, Why::NoReceive, said)
+            }
+            OtherEnd::Elsewhere => {
+                (None, Why::Acknowledgement, format!("the peer at {} has not acknowledged", peer.address))
+            }
+        };
+        let wait = if outstanding == 1 { "waits" } else { "wait" };
+        let words = format!("has {requests} that {wait}: {what}");
+        Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: false })
+    }
+
+    /// What a thread waits for.
+    fn of_thread(&self, from: usize, objects: &Collected, thread: &ThreadView) -> Vec<Wait> {
+        let (cqs, does) = match &thread.doing {
+            DoingView::Polls { cqs } => (cqs, "polls"),
+            DoingView::SleepsOn { cqs } => (cqs, "sleeps on"),
+            _ => return Vec::new(),
+        };
+        let receives = |qp: &&QpView| {
+            qp.recv_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.receives_posted != Some(0)
+        };
+        let mut waits: Vec<Wait> = objects
+            .qps
+            .iter()
+            .filter(receives)
+            .filter(|qp| self.is_still(from, qp))
+            .filter_map(|qp| self.of_receive(from, qp, thread))
+            .collect();
+        // A message of one peer is enough.
+        if waits.iter().any(|wait| wait.why == Why::Message) {
+            waits.retain(|wait| wait.why == Why::Message);
+        }
+        let sends = |qp: &QpView| {
+            qp.send_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.posted.saturating_sub(qp.ended) > qp.unsignaled
+        };
+        let may_complete = objects.qps_left_out() > 0
+            || objects.qps.iter().any(|qp| receives(&qp) || sends(qp))
+            || objects.cqs.iter().any(|cq| cqs.contains(&cq.number) && cq.filled > 0);
+        if waits.is_empty() && !may_complete && !cqs.is_empty() {
+            let why = words::nothing_completes(cqs, &objects.qps);
+            waits.push(Wait {
+                from,
+                to: None,
+                why: Why::Nothing,
+                words: format!("{does} {why} (thread {})", thread.thread),
+                qpn: None,
+                is_of_message: true,
+            });
+        }
+        waits
+    }
+
+    /// A receive request that waits for a message.
+    fn of_receive(&self, from: usize, qp: &QpView, thread: &ThreadView) -> Option<Wait> {
+        let peer = qp.peer?;
+        let message = |of: &str| format!("waits at QP {:#08x} (thread {}) for a message{of}", qp.qpn, thread.thread);
+        let (to, why, words) = match self.other_end(from, &peer) {
+            OtherEnd::Is(index, other) => {
+                let standing = self.now.get(index)?;
+                let name = words::process(standing);
+                let of = format!(" of {name}");
+                if standing.is_stopped {
+                    (Some(index), Why::Stopped, format!("{}: {}", message(&of), words::stopped(standing)))
+                } else if other.state == "ERR" {
+                    let because = other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    let said = format!("{}, whose QP {:#08x} has failed{because}", message(&of), other.qpn);
+                    (Some(index), Why::Failed, said)
+                } else {
+                    (Some(index), Why::Message, message(&of))
+                }
+            }
+            OtherEnd::Gone(index) => {
+                let name = words::process(self.now.get(index)?);
+                let said = format!("{}, which has destroyed QP {:#08x}", message(&format!(" of {name}")), peer.qpn);
+                (Some(index), Why::Destroyed, said)
+            }
+            OtherEnd::Ended => {
+                let of = format!(" of the process at {} that had QP {:#08x}", peer.address, peer.qpn);
+                (None, Why::Ended, format!("{}, which has ended", message(&of)))
+            }
+            OtherEnd::Silent(index) => {
+                let standing = self.now.get(index)?;
+                let why = if standing.is_stopped { Why::Stopped } else { Why::Message };
+                let of = format!(" of {}", words::process(standing));
+                (Some(index), why, format!("{}: {}", message(&of), words::silent(standing)))
+            }
+            OtherEnd::Elsewhere => (None, Why::Message, message(&format!(" of the peer at {}", peer.address))),
+        };
+        Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: true })
+    }
+}
+
+fn has_no_receive(qp: &QpView, other: &QpView) -> bool {
+    let was_refused = qp.waits_for_receiver || qp.rnr_naks_received > 0;
+    was_refused && other.receives_posted == Some(0) || (qp.waits_for_receiver && other.receives_posted.is_none())
+}
+
+/// What becomes of a request for a connection.
+pub(super) struct Answer {
+    /// The process that listens.
+    pub(super) listener: Option<usize>,
+    pub(super) why: Why,
+    pub(super) words: String,
+}
+
+/// Why a request for a connection to this port has no answer.
+pub(super) fn answer_of(all: &[Standing], to: IpAddr, port: u16) -> Answer {
+    let listeners = all.iter().enumerate().flat_map(|(index, one)| {
+        let listens = one.objects.iter().flat_map(|objects| &objects.listens);
+        listens.map(move |listen| (index, one, listen))
+    });
+    let mut serving = listeners.filter(|(_, one, listen)| {
+        let address = listen.address.or(one.address);
+        listen.port == port && address.is_none_or(|address| address == to)
+    });
+    if let Some((index, other, listen)) = serving.next() {
+        let name = words::process(other);
+        let (why, words) = match listen.unread {
+            _ if other.is_stopped => (Why::Stopped, format!("{name} listens there; {}", words::stopped(other))),
+            0 => (
+                Why::Answer,
+                format!("{name} listens there, and has not answered: it has to call rdma_accept or rdma_reject"),
+            ),
+            unread => (
+                Why::Unread,
+                format!(
+                    "{name} listens there, and its program has not read {} (CONNECT_REQUEST): it has to call \
+                     rdma_get_cm_event",
+                    counted(unread.into(), "event")
+                ),
+            ),
+        };
+        return Answer { listener: Some(index), why, words };
+    }
+    let is_here = to.is_loopback() || all.iter().any(|one| one.address == Some(to));
+    let words = if is_here {
+        format!("no program of this user listens there{}", listening(all))
+    } else {
+        format!(
+            "no program listens there, or the listener's program has not read its event (CONNECT_REQUEST){}",
+            listening(all)
+        )
+    };
+    Answer { listener: None, why: Why::NobodyListens, words }
+}
+
+/// The listeners that there are, as in "; listeners of this user: 127.0.0.1 port 7 (process 3, server)".
+fn listening(all: &[Standing]) -> String {
+    let of = |one: &Standing| {
+        let listens = one.objects.iter().flat_map(|objects| &objects.listens);
+        let said = listens.map(|listen| words::listener(listen.address.or(one.address), listen.port, one));
+        said.collect::<Vec<_>>()
+    };
+    words::listeners(all.iter().flat_map(of).collect())
+}
+
+/// A way from a process that waits.
+struct Way<'a> {
+    waits: Vec<&'a Wait>,
+    /// Where its circle begins, if it ends in one.
+    circle: Option<usize>,
+    /// It ends with a process that does not wait.
+    last: Option<usize>,
+}
+
+fn verdicts(now: &[Standing], waits: &[Wait]) -> Vec<Verdict> {
+    let mut found: Vec<Verdict> = Vec::new();
+    for start in 0..now.len() {
+        let Some(way) = follow(waits, start, &mut Vec::new(), &mut vec![false; now.len()]) else { continue };
+        let verdict = said(now, &way);
+        let is_known = |other: &Verdict| {
+            let same_circle = other.is_circle && verdict.is_circle && {
+                let mut sorted = [other.processes.clone(), verdict.processes.clone()];
+                sorted.iter_mut().for_each(|processes| processes.sort_unstable());
+                sorted[0] == sorted[1]
+            };
+            same_circle || other.sentence == verdict.sentence
+        };
+        if !found.iter().any(is_known) {
+            found.push(verdict);
+        }
+    }
+    let roots: Vec<Option<usize>> = found.iter().map(|one| one.processes.last().copied()).collect();
+    // Of the ways to one root the longest says all.
+    let mut kept: Vec<Verdict> = Vec::new();
+    for (index, one) in found.iter().enumerate() {
+        let is_longest = found.iter().zip(&roots).enumerate().all(|(other, (verdict, root))| {
+            other == index
+                || one.is_circle
+                || verdict.is_circle
+                || *root != roots[index]
+                || (verdict.processes.len(), other) < (one.processes.len(), index)
+        });
+        if is_longest {
+            kept.push(one.clone());
+        }
+    }
+    kept.sort_by_key(|one| (!one.is_certain, !one.is_circle));
+    kept
+}
+
+/// The way from a process to what holds it: to a root if there is one, else to a circle.
+fn follow<'a>(
+    waits: &'a [Wait],
+    from: usize,
+    way: &mut Vec<&'a Wait>,
+    seen: &mut [bool],
+) -> Option<Way<'a>> {
+    let own = || waits.iter().filter(move |wait| wait.from == from);
+    if own().next().is_none() {
+        return (!way.is_empty()).then(|| Way { waits: way.clone(), circle: None, last: Some(from) });
+    }
+    if let Some(root) = own().find(|wait| wait.why.is_root()) {
+        let waits = way.iter().copied().chain([root]).collect();
+        return Some(Way { waits, circle: None, last: None });
+    }
+    if let Some(is_seen) = seen.get_mut(from) {
+        *is_seen = true;
+    }
+    let mut best: Option<Way<'a>> = None;
+    for wait in own() {
+        way.push(wait);
+        let next = match wait.to {
+            None => Some(Way { waits: way.clone(), circle: None, last: None }),
+            Some(to) => match way.iter().position(|before| before.from == to) {
+                Some(begin) => Some(Way { waits: way.clone(), circle: Some(begin), last: None }),
+                None if seen.get(to).copied().unwrap_or(true) => None,
+                None => follow(waits, to, way, seen),
+            },
+        };
+        way.pop();
+        let rank = |way: &Way<'_>| match (way.circle, way.waits.last()) {
+            (None, Some(last)) if last.why.is_root() => 0,
+            (Some(_), _) => 1,
+            _ => 2,
+        };
+        if let Some(next) = next
+            && best.as_ref().is_none_or(|best| rank(&next) < rank(best))
+        {
+            best = Some(next);
+        }
+    }
+    best
+}
+
+fn said(now: &[Standing], way: &Way<'_>) -> Verdict {
+    let begin = way.circle.unwrap_or_default();
+    let waits = way.waits.get(begin..).unwrap_or_default();
+    let name = |process: usize| now.get(process).map(words::process).unwrap_or_default();
+    let mut parts: Vec<String> = Vec::new();
+    if way.circle.is_some() {
+        let names: Vec<String> = waits.iter().map(|wait| name(wait.from)).collect();
+        parts.push(match names.as_slice() {
+            [only] => format!("{only} waits for itself"),
+            _ => format!("{} wait for each other", words::list(&names)),
+        });
+    }
+    parts.extend(waits.iter().map(|wait| format!("{} {}", name(wait.from), wait.words)));
+    let mut processes: Vec<usize> = waits.iter().map(|wait| wait.from).collect();
+    if let Some(last) = way.last {
+        processes.push(last);
+        parts.push(now.get(last).map(words::at_rest).unwrap_or_default());
+    } else if let Some(to) = waits.last().and_then(|wait| wait.to).filter(|_| way.circle.is_none()) {
+        processes.push(to);
+    }
+    let is_closed = |process: &usize| {
+        let objects = now.get(*process).and_then(|one| one.objects.as_ref());
+        objects.is_some_and(|objects| {
+            objects.listens.is_empty() && objects.waits.as_ref().is_some_and(WaitsView::is_closed)
+        })
+    };
+    let is_circle = way.circle.is_some();
+    let is_certain = match waits.last() {
+        Some(last) if last.why.is_root() => !last.is_of_message || is_closed(&last.from),
+        Some(_) if is_circle => processes.iter().all(is_closed),
+        _ => false,
+    };
+    Verdict { sentence: parts.join("; "), processes, is_circle, is_certain }
+}

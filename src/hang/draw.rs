@@ -1,0 +1,163 @@
+//! The waits as a picture.
+
+use std::f64::consts::TAU;
+use std::fmt::Write as _;
+
+use pumice_device::waits::{Graph, Standing, Why};
+
+/// Width and height of the picture of some processes, and the radius of the circle that they stand on.
+const WIDTH: f64 = 900.0;
+const HEIGHT: f64 = 560.0;
+/// Half of the size of a box.
+const BOX: (f64, f64) = (95.0, 24.0);
+const RED: &str = "#b3261e";
+const GREY: &str = "#5f6368";
+
+/// For graphviz.
+pub(super) fn dot(processes: &[Standing], graph: &Graph) -> String {
+    let mut out = String::from("digraph hang {\n  node [shape=box fontname=\"sans-serif\"];\n");
+    for (index, one) in processes.iter().enumerate() {
+        let colour = if is_held(graph, index) { format!(" color=\"{RED}\"") } else { String::new() };
+        let _ = writeln!(out, "  p{index} [label={}{colour}];", quoted(&name(one)));
+    }
+    for (index, wait) in graph.waits.iter().enumerate() {
+        let (from, label) = (wait.from, quoted(label(wait.why)));
+        let to = wait.to.map_or_else(|| format!("w{index}"), |to| format!("p{to}"));
+        if wait.to.is_none() {
+            let _ = writeln!(out, "  w{index} [shape=plaintext label={}];", quoted(&wait.words));
+        }
+        let _ = writeln!(out, "  p{from} -> {to} [label={label}];");
+    }
+    for verdict in &graph.verdicts {
+        let _ = writeln!(out, "  label={};", quoted(&verdict.sentence));
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// As SVG: processes on a circle, and an arrow from each that waits.
+pub(super) fn svg(processes: &[Standing], graph: &Graph) -> String {
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" \
+         markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"{GREY}\"/></marker></defs>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    let count = processes.len().max(1) as f64;
+    let place = |index: usize| {
+        let angle = TAU * index as f64 / count - TAU / 4.0;
+        (WIDTH / 2.0 + 300.0 * angle.cos(), 230.0 + 160.0 * angle.sin())
+    };
+    for (index, wait) in graph.waits.iter().enumerate() {
+        let from = place(wait.from);
+        let to = wait.to.map_or((from.0, from.1 + 70.0), place);
+        arrow(&mut out, from, to, index, label(wait.why));
+    }
+    for (index, one) in processes.iter().enumerate() {
+        let (x, y) = place(index);
+        let colour = if is_held(graph, index) { RED } else { GREY };
+        let (left, top, width, height) = (x - BOX.0, y - BOX.1, 2.0 * BOX.0, 2.0 * BOX.1);
+        let _ = writeln!(
+            out,
+            "<rect x=\"{left:.0}\" y=\"{top:.0}\" width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#f8f9fa\" \
+             stroke=\"{colour}\" stroke-width=\"2\"/>\n<text x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+            y + 4.0,
+            escaped(&name(one))
+        );
+    }
+    for (index, verdict) in graph.verdicts.iter().enumerate().take(3) {
+        for (row, line) in wrapped(&verdict.sentence, 120).iter().enumerate() {
+            let y = 440.0 + 45.0 * index as f64 + 16.0 * row as f64;
+            let _ = writeln!(out, "<text x=\"20\" y=\"{y:.0}\" fill=\"{RED}\">{}</text>", escaped(line));
+        }
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// An arrow between boxes. Those of one pair are beside each other.
+fn arrow(out: &mut String, from: (f64, f64), to: (f64, f64), index: usize, label: &str) {
+    let (dx, dy) = (to.0 - from.0, to.1 - from.1);
+    let length = dx.hypot(dy).max(1.0);
+    let (ux, uy) = (dx / length, dy / length);
+    let aside = 14.0 + 5.0 * (index % 3) as f64;
+    let (ox, oy) = (-uy * aside, ux * aside);
+    // To the edge of the box.
+    let reach = (BOX.0 / ux.abs().max(1e-6)).min(BOX.1 / uy.abs().max(1e-6)).min(length / 2.0);
+    let (x1, y1) = (from.0 + ox + ux * reach, from.1 + oy + uy * reach);
+    let (x2, y2) = (to.0 + ox - ux * reach, to.1 + oy - uy * reach);
+    let _ = writeln!(
+        out,
+        "<line x1=\"{x1:.0}\" y1=\"{y1:.0}\" x2=\"{x2:.0}\" y2=\"{y2:.0}\" stroke=\"{GREY}\" \
+         marker-end=\"url(#end)\"/>\n<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"{GREY}\" \
+         font-size=\"11\">{}</text>",
+        (x1 + x2) / 2.0 + ox,
+        (y1 + y2) / 2.0 + oy,
+        escaped(label)
+    );
+}
+
+fn is_held(graph: &Graph, process: usize) -> bool {
+    graph.verdicts.iter().any(|verdict| verdict.processes.contains(&process))
+}
+
+fn name(one: &Standing) -> String {
+    let host = if one.host.is_empty() { String::new() } else { format!(" on {}", one.host) };
+    format!("{} ({}){host}", one.pid, one.program)
+}
+
+/// A wait in a few words.
+const fn label(why: Why) -> &'static str {
+    match why {
+        Why::Told => "waits in vain",
+        Why::NobodyListens => "asks where no program listens",
+        Why::Unread => "asks; the event is not read",
+        Why::Stopped => "waits; it is stopped",
+        Why::Ended => "waits; it has ended",
+        Why::Destroyed => "waits; its queue pair is destroyed",
+        Why::NotReady => "sends; not in RTR",
+        Why::Failed => "waits; its queue pair has failed",
+        Why::Nothing => "waits for nothing",
+        Why::NoReceive => "sends; no receive is posted",
+        Why::Answer => "asks for a connection",
+        Why::Message => "waits for a message",
+        Why::Acknowledgement => "waits for an acknowledgement",
+    }
+}
+
+/// Text in XML.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            c if c.is_control() => out.push('?'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text between quotation marks.
+fn quoted(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!("\"{}\"", plain.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Lines of at most so many characters, which end between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,198 @@
+//! In which system calls the threads of this process are, as the kernel tells.
+
+use std::os::unix::fs::FileExt as _;
+
+use pumice_device::outside;
+
+/// Threads that are looked at.
+const MAX_THREADS: usize = 64;
+/// Descriptors of a call that are looked at.
+const MAX_POLLED: usize = 1024;
+/// Bytes of a `struct pollfd`.
+const POLLFD_BYTES: usize = 8;
+/// What the names of this library's threads begin with.
+const OWN: &str = "pumice-";
+
+/// A thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Thread {
+    /// Its number.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    /// The call that it is in; `None`: it computes.
+    pub(crate) call: Option<Call>,
+}
+
+/// All threads, those of this library apart.
+pub(crate) fn threads() -> Vec<Thread> {
+    let tasks = outside::files::list("/proc/self/task").into_iter().flatten().flatten();
+    tasks
+        .take(MAX_THREADS)
+        .filter_map(|task| {
+            let number = task.file_name().to_str()?.parse().ok()?;
+            let text = |name| outside::files::fact_text(task.path().join(name)).unwrap_or_default();
+            let name = text("comm").trim_end().to_owned();
+            if name.starts_with(OWN) {
+                return None;
+            }
+            Some(Thread { number, name, call: Call::parse(&text("syscall")) })
+        })
+        .collect()
+}
+
+/// The calling thread's number.
+pub(crate) fn own_thread() -> u32 {
+    // SAFETY: no argument.
+    let number = unsafe { libc::syscall(libc::SYS_gettid) };
+    u32::try_from(number).unwrap_or_default()
+}
+
+/// A call in which a thread is, and its first arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Call {
+    number: i64,
+    first: u64,
+    second: u64,
+    fourth: u64,
+}
+
+impl Call {
+    /// As in "7 0x7ffd2e3c 0x1 …"; a thread that computes is "running".
+    pub(crate) fn parse(text: &str) -> Option<Call> {
+        let mut words = text.split(' ');
+        let number = words.next()?.parse().ok()?;
+        let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let (first, second) = (argument()?, argument()?);
+        let (_, fourth) = (argument(), argument());
+        Some(Call { number, first, second, fourth: fourth.unwrap_or_default() })
+    }
+
+    /// Its name, or its number.
+    pub(crate) fn name(&self) -> String {
+        let name = match self.number {
+            libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 => "read",
+            libc::SYS_write | libc::SYS_writev | libc::SYS_pwrite64 => "write",
+            libc::SYS_ppoll | libc::SYS_pselect6 => "poll",
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => "epoll_wait",
+            // With a limit of time it goes on by itself.
+            libc::SYS_futex if self.fourth != 0 => "futex with a limit",
+            libc::SYS_futex => "futex",
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => "sleep",
+            libc::SYS_sched_yield => "sched_yield",
+            libc::SYS_wait4 | libc::SYS_waitid => "wait",
+            libc::SYS_accept | libc::SYS_accept4 => "accept",
+            libc::SYS_connect => "connect",
+            libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => "recv",
+            libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => "send",
+            libc::SYS_rt_sigtimedwait => "sigwait",
+            libc::SYS_rt_sigsuspend => "pause",
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll | libc::SYS_select => "poll",
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => "epoll_wait",
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_pause => "pause",
+            other => return format!("system call {other}"),
+        };
+        name.to_owned()
+    }
+
+    /// Whether it is poll(2), select(2) or epoll_wait(2), or one like these, and ends if the descriptor is
+    /// readable.
+    pub(crate) fn awaits(&self, descriptor: i32) -> bool {
+        match self.number {
+            libc::SYS_ppoll => self.polls(descriptor),
+            libc::SYS_pselect6 => self.selects(descriptor),
+            libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => self.has_in_set(descriptor),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => self.polls(descriptor),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => self.selects(descriptor),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => self.has_in_set(descriptor),
+            _ => false,
+        }
+    }
+
+    /// The first argument is the address of `struct pollfd`s, the second their number.
+    fn polls(&self, descriptor: i32) -> bool {
+        let count = usize::try_from(self.second).unwrap_or(usize::MAX).min(MAX_POLLED);
+        let bytes = memory(self.first, count.saturating_mul(POLLFD_BYTES));
+        let (polled, _) = bytes.as_chunks::<POLLFD_BYTES>();
+        polled.iter().any(|one| one.starts_with(&descriptor.to_ne_bytes()))
+    }
+
+    /// The first argument is the number of bits, the second the address of those that are to be readable.
+    fn selects(&self, descriptor: i32) -> bool {
+        let Ok(bit) = u64::try_from(descriptor) else { return false };
+        let byte = memory(self.second.wrapping_add(bit / 8), 1);
+        bit < self.first && byte.first().is_some_and(|byte| byte & (1 << (bit % 8)) != 0)
+    }
+
+    /// The first argument is an epoll descriptor.
+    fn has_in_set(&self, descriptor: i32) -> bool {
+        let set = outside::files::fact_text(format!("/proc/self/fdinfo/{}", self.first)).unwrap_or_default();
+        let members = set.lines().filter_map(|line| line.strip_prefix("tfd:")?.split_whitespace().next());
+        members.into_iter().any(|member| member.parse() == Ok(descriptor))
+    }
+}
+
+/// Memory of this process, which the program may unmap meanwhile: the kernel copies it.
+fn memory(address: u64, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    let read =
+        outside::files::open("/proc/self/mem").and_then(|memory| memory.read_exact_at(&mut bytes, address));
+    if read.is_ok() { bytes } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: i64, first: u64, second: u64) -> Call {
+        Call { number, first, second, fourth: 0 }
+    }
+
+    #[test]
+    fn calls_are_read_and_running_threads_have_none() {
+        let call = Call::parse("7 0x10 0x2 0xffffffff 0x5 0x0 0x0 0x7ffe 0x7f12\n").unwrap();
+        assert_eq!((call.number, call.first, call.second, call.fourth), (7, 16, 2, 5));
+        for text in ["running\n", "", "7", "7 0x10", "-1 0x7ffe\n", "7 16 2"] {
+            assert!(Call::parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_in_a_call_and_its_name_is_known() {
+        let (begun, ends) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        let sleeper = std::thread::Builder::new().name("sleeper".to_owned());
+        let sleeper = sleeper.spawn(move || {
+            begun.0.send(own_thread()).unwrap();
+            let _ = ends.1.recv();
+        });
+        let number = begun.1.recv().unwrap();
+        let found = loop {
+            let found = threads().into_iter().find(|thread| thread.number == number).unwrap();
+            if found.call.is_some() {
+                break found;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!((found.name.as_str(), found.call.unwrap().name().as_str()), ("sleeper", "futex"));
+        drop(ends.0);
+        sleeper.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn descriptors_are_found_in_the_memory_of_calls() {
+        let polled: [[u8; 8]; 2] = [[3, 0, 0, 0, 1, 0, 0, 0], [9, 0, 0, 0, 1, 0, 0, 0]];
+        let poll = call(libc::SYS_ppoll, polled.as_ptr().addr() as u64, 2);
+        assert_eq!([3, 9, 1].map(|descriptor| poll.awaits(descriptor)), [true, true, false]);
+        let bits = [0_u8, 0b10, 0];
+        let select = |count| call(libc::SYS_pselect6, count, bits.as_ptr().addr() as u64);
+        assert!(select(10).awaits(9) && !select(9).awaits(9) && !select(10).awaits(8));
+        assert!(!select(10).awaits(-1));
+        assert!(!call(libc::SYS_ppoll, 8, u64::MAX).awaits(3));
+        assert!(!call(libc::SYS_epoll_pwait, u64::MAX, 0).awaits(3));
+    }
+}
