@@ -61,8 +61,8 @@ pub(super) fn of(processes: &[Recorded]) -> Result<Order, String> {
             let what = match what {
                 // What comes from elsewhere has no name, and comes when it comes.
                 What::Arrival(stream) => What::Arrival(*senders.get(stream)?),
-                What::Call { thread, call } => What::Call { thread: *thread, call: call.clone() },
-                What::Idle { thread, call } => What::Idle { thread: *thread, call: call.clone() },
+                What::Call { caller, call } => What::Call { caller: *caller, call: call.clone() },
+                What::Idle { caller, call } => What::Idle { caller: *caller, call: call.clone() },
             };
             Some((index, Point { at_ns: *at_ns, what }))
         });

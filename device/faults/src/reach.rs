@@ -16,7 +16,7 @@ use super::action::Fault;
 use super::identity::{PacketClass, PacketService, side_name};
 use super::incident::Incident;
 use super::plan::{FaultPlan, PacketRule, Rule, What};
-use super::select::{PacketSelector, Span};
+use super::select::{PacketSelector, Span, check_ordinals};
 use super::when::When;
 
 /// A kind of packets.
@@ -64,7 +64,7 @@ impl Packets {
         let is_zero = |span: Option<Span>| span.is_none_or(|span| span.has(0));
         let (message, packet) = (selector.message, selector.packet);
         match field {
-            "qp" => !self.is_cm() || is_zero(selector.qp),
+            "qp" => !self.is_cm() || selector.qp.is_none_or(|qp| qp.has(0)),
             "message" => !self.is_cm() || is_zero(message),
             "packet" => match (message, packet) {
                 _ if self.is_cm() => is_zero(packet),
@@ -231,8 +231,8 @@ impl PacketSelector {
     /// What a selector asks for must exist.
     pub(super) fn check(&self) -> Result<(), String> {
         let selector = self;
+        check_ordinals("qp", selector.qp)?;
         let spans = [
-            ("qp", selector.qp),
             ("connection", selector.connection),
             ("message", selector.message),
             ("packet", selector.packet),

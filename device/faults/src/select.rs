@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use pumice_ground::ordinal::OrdinalSpan;
 use pumice_transport::event::Side;
 
 use super::identity::{PacketClass, PacketKey, PacketService};
@@ -37,6 +38,17 @@ impl fmt::Display for Span {
     }
 }
 
+/// Whether numbers of objects are such of any.
+///
+/// # Errors
+/// The smaller one is not first.
+pub(super) fn check_ordinals(name: &str, span: Option<OrdinalSpan>) -> Result<(), String> {
+    match span.filter(|span| span.last < span.first) {
+        Some(span) => Err(format!("{name} = {span} has no number: write the smaller number first")),
+        None => Ok(()),
+    }
+}
+
 /// Packets, by what they are. What is not said may be anything; but packets whose number depends on timing
 /// ([`PacketClass::depends_on_time`]) are met only if their class is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,7 +56,7 @@ pub struct PacketSelector {
     /// The tag of the sending process; `*` at its end stands for anything.
     pub tag: Option<String>,
     /// Ordinals of queue pairs.
-    pub qp: Option<Span>,
+    pub qp: Option<OrdinalSpan>,
     /// Ordinals of connections.
     pub connection: Option<Span>,
     /// Addresses of the receiver; empty: all.
@@ -88,7 +100,7 @@ impl PacketSelector {
         named
             && (self.service.is_empty() || self.service.contains(&key.service))
             && self.side.is_none_or(|side| side == key.side)
-            && has(self.qp, key.qp.into())
+            && self.qp.is_none_or(|qp| qp.has(key.qp))
             && has(self.connection, key.connection.into())
             && has(self.message, key.message)
             && has(self.packet, key.packet)

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use pumice_ground::ordinal::Ordinal;
 use pumice_transport::types::AsyncEventType;
 
 use super::calls::matches_tag;
@@ -90,7 +91,9 @@ impl Trigger {
 
     /// How much of it an occurrence is.
     pub(super) fn amount_of(&self, occurrence: Occurrence<'_>) -> u64 {
-        let is_on = |wanted: Option<u32>, qp: u32| wanted.is_none_or(|wanted| wanted == qp);
+        let is_on = |wanted: Option<u32>, qp: u32| {
+            wanted.is_none_or(|wanted| Ordinal(qp).is_meant_by(Ordinal(wanted)))
+        };
         match (self, occurrence) {
             (Trigger::Rule(name), Occurrence::Rule(rule)) => u64::from(name == rule),
             (Trigger::Completions { qp: wanted, .. }, Occurrence::WorkRequest { qp, .. }) => {
@@ -109,7 +112,7 @@ impl Trigger {
 impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counted = |f: &mut fmt::Formatter<'_>, what: &str, count: u64, qp: Option<u32>| match qp {
-            Some(qp) => write!(f, "{what} {count} qp={qp}"),
+            Some(qp) => write!(f, "{what} {count} qp={}", Ordinal(qp)),
             None => write!(f, "{what} {count}"),
         };
         match self {

@@ -16,6 +16,7 @@ pub mod link_words;
 pub mod marking;
 pub mod object_summary;
 pub mod order;
+pub mod ordinal;
 pub mod outside;
 pub mod printable;
 pub mod probability;

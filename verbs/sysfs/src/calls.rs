@@ -187,6 +187,7 @@ extern "C" fn prepare() {
     ORIGINALS.iter().copied().chain(others).for_each(|original| {
         original.address();
     });
+    crate::threads::begin();
 }
 
 /// What the loader calls when it has loaded the object.

@@ -7,11 +7,12 @@
 //! they are when they are opened (`live`, `condition`), and devices that are pulled out are not shown
 //! (`remaining`).
 //! Questions to the kernel about RDMA devices are answered from the tree (`netlink`, `message`). `bundled` is
-//! about dlopen.
+//! about dlopen, `threads` about what threads of the program are called (`thread_names`).
 //!
 //! **Invariant**: no locks and no allocation, because these functions are called before `main`, in fork
 //! children, in signal handlers, and by allocators. No panics either: bytes are looked at through pointers
-//! and checked slices only. (dlopen itself does all of this, so a program's first dlopen may.)
+//! and checked slices only. (dlopen and pthread_create themselves do this, so a program's first dlopen
+//! and its calls of pthread_create may.)
 //!
 //! **Invariant**: a thread that is cancelled inside a call, open(2) being a cancellation point, is unwound
 //! through these functions: they have the ABI that allows it, and nothing to clean up.
@@ -27,6 +28,7 @@ mod original;
 mod private_path;
 mod records;
 mod remaining;
+mod thread_names;
 mod variable;
 
 #[cfg(not(test))]
@@ -35,3 +37,5 @@ mod bundled;
 mod calls;
 #[cfg(not(test))]
 mod netlink;
+#[cfg(not(test))]
+mod threads;

@@ -1,6 +1,7 @@
 //! What a fault plan makes happen to the objects and to the port of a device.
 
 use pumice_ground::link_rate::{Speed, Width};
+use pumice_ground::ordinal::Ordinal;
 use pumice_objects::async_event::AsyncElement;
 use pumice_transport::types::{AsyncEventType, Cause};
 use pumice_transport::wire::Qpn;
@@ -16,7 +17,10 @@ impl Resources {
 
     /// The completion queue with this ordinal fails, and with it the queue pairs that complete there.
     pub(crate) fn fail_cq(&mut self, ordinal: u32) {
-        let found = self.cqs.iter().find(|(_, entry)| entry.ordinal == Some(ordinal));
+        let found = {
+            let is_meant = |own: u32| Ordinal(own).is_meant_by(Ordinal(ordinal));
+            self.cqs.iter().find(|(_, entry)| entry.ordinal.is_some_and(is_meant))
+        };
         let Some(index) = found.map(|(handle, entry)| {
             entry.cq.fail();
             handle.index
@@ -52,8 +56,8 @@ impl Resources {
     }
 
     fn srq_index(&self, ordinal: u32) -> Option<u32> {
-        let is_it =
-            |receives: &Receives| matches!(receives, Receives::Shared(srq) if srq.ordinal() == ordinal);
+        let is_meant = |own: u32| Ordinal(own).is_meant_by(Ordinal(ordinal));
+        let is_it = |receives: &Receives| matches!(receives, Receives::Shared(srq) if is_meant(srq.ordinal()));
         self.receives.iter().find(|(_, receives)| is_it(receives)).map(|(handle, _)| handle.index)
     }
 

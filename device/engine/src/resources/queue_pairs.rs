@@ -186,11 +186,9 @@ impl Resources {
         self.attachment(qpn).map(|attachment| attachment.context.ordinal)
     }
 
-    /// The ordinal of the next queue pair: how many were made before it.
+    /// The ordinal of the next queue pair, which this thread makes.
     pub(super) fn next_ordinal(&mut self) -> u32 {
-        let ordinal = self.qps_made;
-        self.qps_made = ordinal.wrapping_add(1);
-        ordinal
+        self.qps_made.next().0
     }
 
     /// Posts a request to a queue pair's own receive queue.

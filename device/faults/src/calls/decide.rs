@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fnv::FnvBuildHasher;
 use pumice_calls::Call;
+use pumice_ground::ordinal::Ordinal;
 
 use super::errno::errno_text;
 use super::fate::{CallFate, CallKey, TIME};
@@ -34,7 +35,7 @@ impl CallFired<'_> {
     /// What the rule did, in words.
     pub fn sentence(&self) -> String {
         let CallFired { rule, key: CallKey { call, ordinal, qp }, fate, .. } = self;
-        let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {qp}"));
+        let on = qp.map_or_else(String::new, |qp| format!(" on queue pair {}", Ordinal(qp)));
         let what = match (fate.errno, fate.incident) {
             (Some(errno), _) => format!("fails {call} with {}", errno_text(errno)),
             (None, Some(incident)) if *call == TIME => {

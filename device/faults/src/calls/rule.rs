@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use fnv::FnvBuildHasher;
 use pumice_calls::{CALLS, Call, CallInfo};
+use pumice_ground::ordinal::OrdinalSpan;
 
 use super::errno::errno_text;
-use crate::select::Span;
+use crate::select::check_ordinals;
 
 /// Which calls a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub struct CallSelector {
     /// The name of the call; `*` stands for any characters.
     pub call: String,
     /// Ordinals of queue pairs, from here to there: calls on those only, counted for each queue pair.
-    pub qp: Option<Span>,
+    pub qp: Option<OrdinalSpan>,
 }
 
 /// What happens to a call.
@@ -63,7 +64,7 @@ impl CallSelector {
 
     /// Whether it is about calls on this queue pair.
     pub(super) fn has_queue_pair(&self, qp: Option<u32>) -> bool {
-        self.qp.is_none_or(|span| qp.is_some_and(|qp| span.has(qp.into())))
+        self.qp.is_none_or(|span| qp.is_some_and(|qp| span.has(qp)))
     }
 
     /// Whether it can apply to anything.
@@ -80,10 +81,7 @@ impl CallSelector {
             return Err(format!("no call that can fail is named {}{hint}", self.call));
         }
         match self.qp {
-            Some(span) if span.last < span.first => {
-                let Span { first, last } = span;
-                Err(format!("qp = {first}..{last} has no number: write the smaller number first"))
-            }
+            Some(span) if span.last < span.first => check_ordinals("qp", self.qp),
             Some(_) if !met.iter().any(|info| info.call().is_some_and(Call::is_on_queue_pair)) => {
                 Err(format!("{} is not a call on a queue pair: leave out qp", self.call))
             }
@@ -196,10 +194,10 @@ mod tests {
         assert_eq!(sentence, "no call that can fail is named reg_mr; is ibv_reg_mr meant?");
         assert!(of("ibv_wc_status_str", usual).is_err());
         let on = |call: &str, qp| CallSelector { qp, ..selector(call) }.check();
-        assert_eq!(on("ibv_post_*", Some(Span { first: 0, last: 3 })), Ok(()));
-        assert!(on("ibv_reg_mr", Some(Span::one(0))).unwrap_err().contains("leave out qp"));
+        assert_eq!(on("ibv_post_*", "0..3".parse().ok()), Ok(()));
+        assert!(on("ibv_reg_mr", Some(OrdinalSpan::one(0))).unwrap_err().contains("leave out qp"));
         assert!(
-            on("ibv_post_send", Some(Span { first: 1, last: 0 }))
+            on("ibv_post_send", "1..0".parse().ok())
                 .unwrap_err()
                 .contains("smaller number first")
         );

@@ -139,7 +139,7 @@ pub(crate) fn ask(
         }
         Aim::Events(rule) => rule,
     };
-    let is_about = rule.selector.cq.is_none_or(|span| span.has(key.cq.into()));
+    let is_about = rule.selector.cq.is_none_or(|span| span.has(key.cq));
     if !is_about || !armed.has_begun() {
         return None;
     }

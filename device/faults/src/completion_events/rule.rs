@@ -1,7 +1,9 @@
 //! Rules about events of completion channels.
 
+use pumice_ground::ordinal::OrdinalSpan;
+
 use crate::calls::matches_tag;
-use crate::select::Span;
+use crate::select::check_ordinals;
 
 /// Which events of completion channels a rule is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,7 +11,7 @@ pub struct CompletionEventSelector {
     /// The tag of the process; `*` at its end stands for anything.
     pub tag: Option<String>,
     /// Ordinals of completion queues in the process.
-    pub cq: Option<Span>,
+    pub cq: Option<OrdinalSpan>,
 }
 
 /// What happens to an event of a completion channel.
@@ -67,9 +69,7 @@ impl CompletionEventRule {
     /// # Errors
     /// It can apply to nothing, or does nothing; the sentence says what to write.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if let Some(Span { first, last }) = self.selector.cq.filter(|span| span.last < span.first) {
-            return Err(format!("cq = {first}..{last} has no number: write the smaller number first"));
-        }
+        check_ordinals("cq", self.selector.cq)?;
         let CompletionEventFate { delay_ns, more, within_ns } = self.fate;
         if more > 0 && within_ns == 0 {
             return Err("an event that waits for 0 ns does not wait: write within=10ms".to_owned());

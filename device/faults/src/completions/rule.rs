@@ -1,11 +1,12 @@
 //! Rules about completions.
 
+use pumice_ground::ordinal::OrdinalSpan;
 use pumice_transport::types::{QpType, WcStatus};
 
 use super::key::{CompletionClass, CompletionKey, WorkSide};
 use super::status::{can_end, is_of_side, status_name};
 use crate::calls::matches_tag;
-use crate::select::Span;
+use crate::select::{Span, check_ordinals};
 use crate::trigger::Trigger;
 use crate::when::When;
 
@@ -15,7 +16,7 @@ pub struct CompletionSelector {
     /// The tag of the process; `*` at its end stands for anything.
     pub tag: Option<String>,
     /// Ordinals of queue pairs.
-    pub qp: Option<Span>,
+    pub qp: Option<OrdinalSpan>,
     /// How often the queue pair was reset before.
     pub connection: Option<Span>,
     /// The work queue.
@@ -63,7 +64,7 @@ impl CompletionSelector {
     /// Whether it is about this completion of a process that it is about.
     pub fn matches(&self, key: &CompletionKey) -> bool {
         let has = |span: Option<Span>, number| span.is_none_or(|span| span.has(number));
-        has(self.qp, key.qp.into())
+        self.qp.is_none_or(|qp| qp.has(key.qp))
             && has(self.connection, key.connection.into())
             && has(self.message, key.message)
             && self.side.is_none_or(|side| side == key.class.side())
@@ -71,7 +72,8 @@ impl CompletionSelector {
     }
 
     fn check(&self) -> Result<(), String> {
-        let spans = [("qp", self.qp), ("connection", self.connection), ("message", self.message)];
+        check_ordinals("qp", self.qp)?;
+        let spans = [("connection", self.connection), ("message", self.message)];
         for (name, span) in spans {
             if let Some(Span { first, last }) = span.filter(|span| span.last < span.first) {
                 return Err(format!(

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::error::TextError;
+use super::ordinal::OrdinalField;
 use super::report::{PacketLine, ReportLine, lines};
 
 /// How two reports differ.
@@ -51,7 +52,7 @@ struct Direction {
     tag: String,
     device: Option<String>,
     service: String,
-    qp: u32,
+    qp: OrdinalField,
     connection: u32,
     traffic: &'static str,
     peer: Option<IpAddr>,

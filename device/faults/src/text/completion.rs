@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::{Fields, unknown};
 use super::kinds::FaultKind;
+use super::ordinal::OrdinalField;
 use super::trigger::trigger;
-use super::units::{is_default, number, span};
+use super::units::{is_default, number, ordinals, span};
 use crate::completions::{
     CompletionClass, CompletionFate, CompletionFault, CompletionFired, CompletionKey, CompletionRule,
     CompletionSelector, WorkSide, status_from, status_name,
@@ -37,7 +38,7 @@ fn selector(fields: &mut Fields) -> Result<CompletionSelector, String> {
     };
     Ok(CompletionSelector {
         tag: fields.take("tag"),
-        qp: fields.take_as("qp", span)?,
+        qp: fields.take_as("qp", ordinals)?,
         connection: fields.take_as("connection", span)?,
         side: fields.take_as("side", side)?,
         opcode: fields.take_list("opcode", class)?,
@@ -55,7 +56,7 @@ pub struct CompletionLine {
     pub(super) device: Option<String>,
     /// What the work request did.
     completion: String,
-    qp: u32,
+    qp: OrdinalField,
     connection: u32,
     message: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +77,7 @@ impl CompletionLine {
             tag: fired.tag.to_owned(),
             device: None,
             completion: key.class.name().to_owned(),
-            qp: key.qp,
+            qp: OrdinalField(key.qp),
             connection: key.connection,
             message: key.message,
             status: fate.status.map(|status| status_name(status).to_owned()),
@@ -90,7 +91,7 @@ impl CompletionLine {
         let class = CompletionClass::by_name(&self.completion).ok_or_else(|| {
             format!("{} is no kind of completion: this is no line of a report", self.completion)
         })?;
-        let (qp, connection, message) = (self.qp, self.connection, self.message);
+        let (qp, connection, message) = (self.qp.0, self.connection, self.message);
         let fate = CompletionFate {
             status: self.status.as_deref().map(status_from).transpose()?,
             vendor_err: self.vendor_err,

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::fields::Fields;
 use super::kinds::FaultKind;
-use super::units::{is_default, number, span};
+use super::ordinal::OrdinalField;
+use super::units::{is_default, number, ordinals};
 use crate::completion_events::{
     CompletionEventFate, CompletionEventFired, CompletionEventKey, CompletionEventRule,
     CompletionEventSelector, RecordedCompletionEvent,
@@ -16,7 +17,7 @@ const WITHIN_NS: u64 = 10_000_000;
 
 /// The rule that the fields say.
 pub(super) fn rule(kind: &FaultKind, fields: &mut Fields) -> Result<CompletionEventRule, String> {
-    let selector = CompletionEventSelector { tag: fields.take("tag"), cq: fields.take_as("cq", span)? };
+    let selector = CompletionEventSelector { tag: fields.take("tag"), cq: fields.take_as("cq", ordinals)? };
     let fate = if kind.name == "late-event" {
         let delay_ns = fields.take_as("time", time_ns)?.ok_or("it does not say how late: write time=5ms")?;
         CompletionEventFate { delay_ns, ..CompletionEventFate::default() }
@@ -36,7 +37,7 @@ pub struct CompletionEventLine {
     pub(super) tag: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<String>,
-    cq: u32,
+    cq: OrdinalField,
     nth: u64,
     #[serde(default, skip_serializing_if = "is_default")]
     delay_ns: u64,
@@ -53,7 +54,7 @@ impl CompletionEventLine {
             rule: rule.to_owned(),
             tag: tag.to_owned(),
             device: None,
-            cq: key.cq,
+            cq: OrdinalField(key.cq),
             nth: key.nth,
             delay_ns: fate.delay_ns,
             more: fate.more,
@@ -64,6 +65,6 @@ impl CompletionEventLine {
     pub(super) fn recorded(self) -> RecordedCompletionEvent {
         let CompletionEventLine { tag, device, cq, nth, delay_ns, more, within_ns, .. } = self;
         let fate = CompletionEventFate { delay_ns, more, within_ns };
-        RecordedCompletionEvent { tag, device, key: CompletionEventKey { cq, nth }, fate }
+        RecordedCompletionEvent { tag, device, key: CompletionEventKey { cq: cq.0, nth }, fate }
     }
 }

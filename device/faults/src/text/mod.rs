@@ -9,6 +9,7 @@ mod completion_event;
 mod error;
 mod fields;
 mod kinds;
+mod ordinal;
 mod read;
 mod report;
 mod rule;

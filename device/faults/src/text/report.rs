@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::completion::CompletionLine;
 use super::completion_event::CompletionEventLine;
 use super::error::TextError;
+use super::ordinal::OrdinalField;
 use super::units::is_default;
 use crate::answer::{refusal, word_of};
 use crate::calls::{CallFate, CallFired, errno_from, errno_text};
@@ -98,7 +99,7 @@ pub struct PacketLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) device: Option<String>,
     pub(super) service: String,
-    pub(super) qp: u32,
+    pub(super) qp: OrdinalField,
     pub(super) connection: u32,
     pub(super) side: String,
     pub(super) opcode: String,
@@ -176,7 +177,7 @@ pub struct CallLine {
     call: String,
     nth: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    qp: Option<u32>,
+    qp: Option<OrdinalField>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     errno: Option<String>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -215,7 +216,7 @@ impl CallLine {
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         let fate = CallFate { errno, delay_ns: self.delay_ns, incident };
         let CallLine { tag, device, call, nth, qp, .. } = self;
-        Ok(RecordedCall { tag, device, call, nth, qp, fate })
+        Ok(RecordedCall { tag, device, call, nth, qp: qp.map(|qp| qp.0), fate })
     }
 }
 
@@ -342,7 +343,7 @@ impl ReportLine {
             tag: fired.tag.to_owned(),
             device: None,
             service: key.service.name().to_owned(),
-            qp: key.qp,
+            qp: OrdinalField(key.qp),
             connection: key.connection,
             side: side_name(key.side).to_owned(),
             opcode: key.class.name().to_owned(),
@@ -405,7 +406,7 @@ impl ReportLine {
             device: None,
             call: fired.key.call.to_owned(),
             nth: fired.key.ordinal,
-            qp: fired.key.qp,
+            qp: fired.key.qp.map(OrdinalField),
             errno: fired.fate.errno.map(errno_text),
             delay_ns: fired.fate.delay_ns,
             event: incident.map(|incident| incident.word().to_owned()),
@@ -454,7 +455,7 @@ impl PacketLine {
             key: PacketKey {
                 service: PacketService::by_name(&self.service)
                     .ok_or_else(|| unknown("service", &self.service))?,
-                qp: self.qp,
+                qp: self.qp.0,
                 connection: self.connection,
                 side: side_by_name(&self.side).ok_or_else(|| unknown("side", &self.side))?,
                 class: PacketClass::by_name(&self.opcode).ok_or_else(|| unknown("opcode", &self.opcode))?,

@@ -10,7 +10,7 @@ use super::kinds::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultKind, KINDS, WHEN,
 };
 use super::trigger::trigger;
-use super::units::{address, number, share_ppm, span, speed, steps, times_ns, truth, width};
+use super::units::{address, number, ordinals, share_ppm, span, speed, steps, times_ns, truth, width};
 use super::{completion, completion_event};
 use crate::action::{Delay, Fault};
 use crate::answer::{answer, reason, timer_code};
@@ -125,7 +125,7 @@ fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
     let sides = ["requester", "responder", "notification"];
     Ok(PacketSelector {
         tag: fields.take("tag"),
-        qp: fields.take_as("qp", span)?,
+        qp: fields.take_as("qp", ordinals)?,
         connection: fields.take_as("connection", span)?,
         peer: fields.take_list("peer", address)?,
         service: fields.take_list("service", service)?,
@@ -140,7 +140,7 @@ fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
 
 fn call_rule(kind: &FaultKind, fields: &mut Fields) -> Result<CallRule, String> {
     let call = fields.take("call").ok_or("it does not say which call: write call=ibv_reg_mr, or call=*")?;
-    let selector = CallSelector { tag: fields.take("tag"), call, qp: fields.take_as("qp", span)? };
+    let selector = CallSelector { tag: fields.take("tag"), call, qp: fields.take_as("qp", ordinals)? };
     let fault = if kind.name == "slow" {
         let ns = fields.take_as("time", time_ns)?.ok_or("it does not say how much longer: write time=5ms")?;
         CallFault::Delay { ns }

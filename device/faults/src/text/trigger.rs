@@ -1,5 +1,6 @@
 //! From a text to what a rule waits for.
 
+use pumice_ground::ordinal::Ordinal;
 use pumice_ground::quantity::time_ns;
 
 use crate::calls::CallSelector;
@@ -34,7 +35,8 @@ pub(super) fn trigger(text: &str) -> Result<Trigger, String> {
         "completions" | "bytes" => {
             let mut words = rest.split_whitespace();
             let count = words.next().and_then(count_of).ok_or_else(wrong)?;
-            let qp = match words.next().map(|word| word.strip_prefix("qp=").and_then(|qp| qp.parse().ok())) {
+            let ordinal = |word: &str| word.strip_prefix("qp=")?.parse().ok().map(|Ordinal(qp)| qp);
+            let qp = match words.next().map(ordinal) {
                 None => None,
                 Some(qp) => Some(qp.ok_or_else(wrong)?),
             };
@@ -64,6 +66,7 @@ mod tests {
         for text in [
             "rule dirty cable",
             "completions 100 qp=3",
+            "bytes 100 qp=2.0:3",
             "completions 1",
             "bytes 4096 qp=0",
             "call ibv_reg_mr 3",

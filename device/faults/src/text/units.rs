@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use pumice_ground::link_rate::{Speed, Width};
+use pumice_ground::ordinal::OrdinalSpan;
 use pumice_ground::probability::probability_ppm;
 use pumice_ground::quantity::time_ns;
 
@@ -40,6 +41,14 @@ pub(super) fn span(text: &str) -> Result<Span, String> {
             Ok(Span { first, last })
         }
     }
+}
+
+/// Numbers of objects: "3", "3..10", "3..", or those of a thread: "2:0..3".
+pub(super) fn ordinals(text: &str) -> Result<OrdinalSpan, String> {
+    let wrong = || {
+        format!("{text} is no number and no range: write it as 3, 3..10, 3.., or of one thread 2:0, 2.1:0..3")
+    };
+    text.parse().map_err(|_| wrong())
 }
 
 /// Which ones, counted from 1: "3", "3..10", "3..", "3..10+2".

@@ -3,12 +3,13 @@
 //!
 //! A *point* is a call that changes something, a poll that found nothing after one that had found something,
 //! or the last packet of a request that a queue pair accepts. Each has a name that other runs have too: the
-//! thread by the order in which threads of the process make their first call, the sender by its process and
-//! the ordinal of its queue pair there.
+//! thread by its [`ThreadName`], or without one by the order in which such threads make their first call; the
+//! sender by its process and the ordinal of its queue pair there.
 //!
 //! **Invariant**: nothing waits for a point for longer than a named time, no process holds back more than a
 //! named number of packets, and after the first thing that cannot be had nothing is held back any more.
 
+mod caller;
 mod points;
 mod progress;
 mod record;
@@ -22,19 +23,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::outside;
 use crate::outside::lineage::PerProcess;
+use crate::outside::thread_name::ThreadName;
 
 use points::Kind;
 use record::Record;
 use replay::Replay;
 
+pub use caller::Caller;
 pub use progress::{PROGRESS, points_done};
 pub use schedule::{MAX_PROCESSES, Point, SCHEDULE, Stream, What, text_of};
 
 /// What a process does about the order of its points.
 pub struct Order {
     mode: Mode,
-    /// Threads that have made a call.
-    threads: AtomicU32,
+    /// Threads without a name that have made a call.
+    unnamed: AtomicU32,
     process: u32,
 }
 
@@ -46,8 +49,8 @@ enum Mode {
 }
 
 thread_local! {
-    /// The process in which the thread got its number, and the number.
-    static THREAD: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// The process in which the thread was called so, and how.
+    static CALLER: Cell<Option<(u32, Caller)>> = const { Cell::new(None) };
     /// The thread has found something since it last found nothing.
     static HAS_FOUND: Cell<bool> = const { Cell::new(true) };
     /// The point that the call of the thread is, if it counts when the call leaves.
@@ -76,18 +79,21 @@ impl Order {
         } else {
             Record::begin(folder, process).map_or(Mode::Off, Mode::Record)
         };
-        Order { mode, threads: AtomicU32::new(0), process }
+        Order { mode, unnamed: AtomicU32::new(0), process }
     }
 
-    /// The number of this thread.
-    fn thread(&self) -> u32 {
-        let known = THREAD.try_with(Cell::get).unwrap_or_default();
-        if known.0 == self.process {
-            return known.1;
+    /// What this thread is called.
+    fn caller(&self) -> Caller {
+        let known = CALLER.try_with(Cell::get).ok().flatten();
+        if let Some((_, caller)) = known.filter(|(process, _)| *process == self.process) {
+            return caller;
         }
-        let number = self.threads.fetch_add(1, Ordering::Relaxed);
-        let _ = THREAD.try_with(|thread| thread.set((self.process, number)));
-        number
+        let caller = match ThreadName::own() {
+            Some(name) => Caller::Named(name),
+            None => Caller::Unnamed(self.unnamed.fetch_add(1, Ordering::Relaxed)),
+        };
+        let _ = CALLER.try_with(|known| known.set(Some((self.process, caller))));
+        caller
     }
 
     /// A call of the program enters: a replay holds it back until it is its turn.
@@ -99,10 +105,10 @@ impl Order {
         let _ = HAS_FOUND.try_with(|found| found.set(true));
         match &self.mode {
             Mode::Off => {}
-            Mode::Record(record) if kind == Kind::Enters => record.call(self.thread(), call),
+            Mode::Record(record) if kind == Kind::Enters => record.call(self.caller(), call),
             Mode::Record(_) => {}
             Mode::Replay(replay) => {
-                let Some(index) = replay.wait_for_call(self.thread(), call) else { return };
+                let Some(index) = replay.wait_for_call(self.caller(), call) else { return };
                 if kind == Kind::Enters {
                     replay.done(index);
                 } else {
@@ -118,8 +124,8 @@ impl Order {
         if is_idle {
             let had_found = HAS_FOUND.try_with(|found| found.replace(false)).unwrap_or_default();
             match &self.mode {
-                Mode::Record(record) if had_found => record.idle(self.thread(), call),
-                Mode::Replay(replay) if had_found => replay.idle(self.thread(), call),
+                Mode::Record(record) if had_found => record.idle(self.caller(), call),
+                Mode::Replay(replay) if had_found => replay.idle(self.caller(), call),
                 _ => {}
             }
             return;
@@ -129,7 +135,7 @@ impl Order {
             return;
         }
         match &self.mode {
-            Mode::Record(record) => record.call(self.thread(), call),
+            Mode::Record(record) => record.call(self.caller(), call),
             Mode::Replay(replay) => {
                 if let Some(index) = OPEN.try_with(Cell::take).ok().flatten() {
                     replay.done(index);

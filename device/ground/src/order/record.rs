@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use super::caller::Caller;
 use super::schedule::{MOST_POINTS, ORDER, Stream};
 use crate::outside::monotonic_ns;
 use crate::outside::output_file::{OutputFile, on_standard_error, whole_lines};
@@ -32,12 +33,12 @@ impl Record {
         }
     }
 
-    pub(super) fn call(&self, thread: u32, call: &str) {
-        self.line(&format_args!("{thread} {call}"));
+    pub(super) fn call(&self, caller: Caller, call: &str) {
+        self.line(&format_args!("{caller} {call}"));
     }
 
-    pub(super) fn idle(&self, thread: u32, call: &str) {
-        self.line(&format_args!("{thread} -{call}"));
+    pub(super) fn idle(&self, caller: Caller, call: &str) {
+        self.line(&format_args!("{caller} -{call}"));
     }
 
     pub(super) fn arrival(&self, stream: Stream) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::caller::Caller;
 use super::progress::{Progress, Standing};
 use super::schedule::{MAX_BYTES, Point, SCHEDULE, Schedule, Sender, Stream, What};
 use super::senders::{Senders, text_within};
@@ -55,7 +56,7 @@ struct State {
     next: usize,
     /// How many of those count for other processes.
     counted: u64,
-    threads: HashMap<u32, VecDeque<usize>>,
+    callers: HashMap<Caller, VecDeque<usize>>,
     arrivals: HashMap<Sender, VecDeque<usize>>,
     senders: Senders,
     /// What was seen last of all processes, and since when.
@@ -94,7 +95,7 @@ impl Replay {
             done: Vec::new(),
             next: 0,
             counted: 0,
-            threads: HashMap::new(),
+            callers: HashMap::new(),
             arrivals: HashMap::new(),
             senders: Senders::new(folder),
             seen: (Standing::default(), monotonic_ns()),
@@ -114,8 +115,8 @@ impl Replay {
                 continue;
             }
             match &what {
-                What::Call { thread, .. } | What::Idle { thread, .. } => {
-                    state.threads.entry(*thread).or_default().push_back(points.len());
+                What::Call { caller, .. } | What::Idle { caller, .. } => {
+                    state.callers.entry(*caller).or_default().push_back(points.len());
                 }
                 What::Arrival(sender) => state.arrivals.entry(*sender).or_default().push_back(points.len()),
             }
@@ -146,11 +147,11 @@ impl Replay {
     }
 
     /// Waits until it is the turn of this call: its point; none if it has none.
-    pub(super) fn wait_for_call(&self, thread: u32, call: &str) -> Option<usize> {
+    pub(super) fn wait_for_call(&self, caller: Caller, call: &str) -> Option<usize> {
         if self.is_over() {
             return None;
         }
-        let (index, other) = self.call_of(thread, call);
+        let (index, other) = self.call_of(caller, call);
         if let Some(other) = other {
             self.depart(&format!("it calls {call} where {other} was called"), false);
         }
@@ -169,9 +170,9 @@ impl Replay {
     }
 
     /// The point of a thread's call, and what call was recorded there if it is another one.
-    fn call_of(&self, thread: u32, call: &str) -> (Option<usize>, Option<String>) {
+    fn call_of(&self, caller: Caller, call: &str) -> (Option<usize>, Option<String>) {
         let mut state = self.lock();
-        let Some(calls) = state.threads.get_mut(&thread) else { return (None, Some("nothing".to_owned())) };
+        let Some(calls) = state.callers.get_mut(&caller) else { return (None, Some("nothing".to_owned())) };
         let name = |index: &usize| match self.points.get(*index) {
             Some((_, What::Call { call, .. })) => Some(call.as_str()),
             _ => None,
@@ -189,12 +190,12 @@ impl Replay {
     }
 
     /// A thread has found nothing.
-    pub(super) fn idle(&self, thread: u32, call: &str) {
+    pub(super) fn idle(&self, caller: Caller, call: &str) {
         if self.is_over() {
             return;
         }
         let mut state = self.lock();
-        let Some(calls) = state.threads.get_mut(&thread) else { return };
+        let Some(calls) = state.callers.get_mut(&caller) else { return };
         let Some(index) = calls.front().copied() else { return };
         if let Some((_, What::Idle { call: was, .. })) = self.points.get(index)
             && was == call

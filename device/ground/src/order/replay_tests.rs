@@ -3,6 +3,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
 use crate::order::schedule::text_of;
+use crate::outside::thread_name::ThreadName;
+
+const MAIN: Caller = Caller::Named(ThreadName::MAIN);
 
 /// A folder of a replay, which goes with its owner.
 struct Folder(PathBuf);
@@ -31,7 +34,7 @@ impl Drop for Folder {
 }
 
 fn call(name: &str) -> What<Sender> {
-    What::Call { thread: 0, call: name.to_owned() }
+    What::Call { caller: MAIN, call: name.to_owned() }
 }
 
 fn at(qpn: u32) -> Stream {
@@ -52,10 +55,10 @@ fn a_packet_waits_for_calls_and_arrivals_before_it() {
     fs::write(folder.0.join("200.qps"), "made 3 77\nconnected 3 127.0.0.1 17\nconnected 4 127.0.0.1 18\n")
         .expect("ours");
     assert!(!keeper.may_arrive(at(18)), "nothing was called yet");
-    let first = keeper.wait_for_call(0, "ibv_create_qp").expect("its turn");
+    let first = keeper.wait_for_call(MAIN, "ibv_create_qp").expect("its turn");
     keeper.done(first);
     assert!(!keeper.may_arrive(at(18)), "the other process has called nothing");
-    let second = writer.wait_for_call(0, "ibv_create_qp").expect("its turn");
+    let second = writer.wait_for_call(MAIN, "ibv_create_qp").expect("its turn");
     writer.done(second);
     assert!(!keeper.may_arrive(at(17)), "another one comes first");
     assert!(keeper.may_arrive(at(99)), "it is of no process of the record");
@@ -64,17 +67,17 @@ fn a_packet_waits_for_calls_and_arrivals_before_it() {
     assert!(keeper.may_arrive(at(17)));
     keeper.arrived(at(17));
     assert!(keeper.may_arrive(at(17)), "the record has no more of it");
-    assert!(writer.wait_for_call(0, "ibv_post_send").is_some());
+    assert!(writer.wait_for_call(MAIN, "ibv_post_send").is_some());
 }
 
 #[test]
 fn a_packet_waits_for_a_poll_that_found_nothing() {
-    let idle = What::Idle { thread: 0, call: "ibv_poll_cq".to_owned() };
+    let idle = What::Idle { caller: MAIN, call: "ibv_poll_cq".to_owned() };
     let folder = Folder::new("polls", &["one"], &[(0, idle), (0, What::Arrival((0, 0)))]);
     let one = folder.process("one", 100);
     fs::write(folder.0.join("100.qps"), "connected 0 127.0.0.1 17\n").expect("ours");
     assert!(!one.may_arrive(at(17)));
-    one.idle(0, "ibv_poll_cq");
+    one.idle(MAIN, "ibv_poll_cq");
     assert!(one.may_arrive(at(17)));
 }
 
@@ -85,13 +88,13 @@ fn the_first_departure_is_noted_and_ends_it_in_all_processes() {
     let (first, second) = (folder.process("one", 100), folder.process("one", 200));
     assert!(Replay::begin(&folder.0, "one", 300).is_none(), "the record has two of this tag");
     // Another call than the recorded one: said, and the order goes on.
-    assert!(first.wait_for_call(0, "ibv_alloc_pd").is_none());
+    assert!(first.wait_for_call(MAIN, "ibv_alloc_pd").is_none());
     let said = fs::read_to_string(folder.0.join("100.departed")).expect("it is noted");
     let why = "it calls ibv_alloc_pd where ibv_create_qp was called";
     assert_eq!(said, format!("one: after 0 of 1 points of the recorded order, {why}"));
     assert!(!second.is_over());
     first.depart("too much", true);
-    assert!(second.wait_for_call(0, "ibv_create_cq").is_some(), "nothing is held back any more");
+    assert!(second.wait_for_call(MAIN, "ibv_create_cq").is_some(), "nothing is held back any more");
     assert!(second.is_over());
 }
 

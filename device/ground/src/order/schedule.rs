@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use super::caller::Caller;
+
 /// The extension of the file in which a process writes down its order.
 pub(super) const ORDER: &str = "order";
 /// The file of a replay with the order that it imposes.
@@ -13,8 +15,6 @@ pub const MAX_PROCESSES: usize = 1024;
 pub(super) const MOST_POINTS: u32 = 1 << 20;
 /// Bytes of an order.
 pub(super) const MAX_BYTES: u64 = 128 << 20;
-/// Threads of a process.
-const MAX_THREADS: u32 = 1 << 16;
 
 /// To whom a request comes: the address and the number of the queue pair that accepts it, of which the
 /// records say who is connected to it.
@@ -31,15 +31,15 @@ pub struct Stream {
 pub enum What<S> {
     /// A thread makes a call of this name.
     Call {
-        /// Its number.
-        thread: u32,
+        /// Which one.
+        caller: Caller,
         /// The call's name.
         call: String,
     },
     /// A thread makes such a call, and it finds nothing.
     Idle {
-        /// Its number.
-        thread: u32,
+        /// Which one.
+        caller: Caller,
         /// The call's name.
         call: String,
     },
@@ -79,10 +79,10 @@ fn parse<S>(text: &str, sender: impl FnOnce(&str, &str) -> Option<S>) -> Option<
     if first == "*" {
         return sender(second, third?).map(What::Arrival);
     }
-    let thread = first.parse().ok().filter(|thread| *thread < MAX_THREADS && third.is_none())?;
+    let caller = first.parse().ok().filter(|_| third.is_none())?;
     Some(match second.strip_prefix('-') {
-        Some(call) => What::Idle { thread, call: call.to_owned() },
-        None => What::Call { thread, call: second.to_owned() },
+        Some(call) => What::Idle { caller, call: call.to_owned() },
+        None => What::Call { caller, call: second.to_owned() },
     })
 }
 
@@ -103,8 +103,8 @@ pub fn text_of(tags: &[String], points: &[(u32, Point<(u32, u32)>)]) -> String {
     }
     for (process, Point { at_ns, what }) in points.iter().take(MOST_POINTS as usize) {
         let _ = match what {
-            What::Call { thread, call } => writeln!(text, "{at_ns} {process} {thread} {call}"),
-            What::Idle { thread, call } => writeln!(text, "{at_ns} {process} {thread} -{call}"),
+            What::Call { caller, call } => writeln!(text, "{at_ns} {process} {caller} {call}"),
+            What::Idle { caller, call } => writeln!(text, "{at_ns} {process} {caller} -{call}"),
             What::Arrival((sender, ordinal)) => writeln!(text, "{at_ns} {process} * {sender} {ordinal}"),
         };
     }
@@ -138,10 +138,11 @@ mod tests {
 
     #[test]
     fn an_order_is_read_as_it_was_written() {
-        let call = |thread, call: &str| What::Call { thread, call: call.to_owned() };
+        let named = |name: &str| name.parse().expect("a thread");
+        let call = |caller, call: &str| What::Call { caller: named(caller), call: call.to_owned() };
         let points = vec![
-            (0, Point { at_ns: 5, what: call(0, "ibv_create_qp") }),
-            (1, Point { at_ns: 6, what: What::Idle { thread: 2, call: "ibv_poll_cq".to_owned() } }),
+            (0, Point { at_ns: 5, what: call("main", "ibv_create_qp") }),
+            (1, Point { at_ns: 6, what: What::Idle { caller: named("2.0"), call: "ibv_poll_cq".to_owned() } }),
             (1, Point { at_ns: 9, what: What::Arrival((0, 3)) }),
         ];
         let tags = vec!["one".to_owned(), "an other".to_owned()];
@@ -154,10 +155,10 @@ mod tests {
         let stream = Stream { address: IpAddr::from([127, 0, 0, 1]), qpn: 4660 };
         let point = Point::written_down("17 * 127.0.0.1 4660");
         assert_eq!(point, Some(Point { at_ns: 17, what: What::Arrival(stream) }));
-        let call = What::Call { thread: 1, call: "ibv_post_send".to_owned() };
-        assert_eq!(Point::written_down("18 1 ibv_post_send"), Some(Point { at_ns: 18, what: call }));
+        let call = What::Call { caller: Caller::Unnamed(1), call: "ibv_post_send".to_owned() };
+        assert_eq!(Point::written_down("18 ~1 ibv_post_send"), Some(Point { at_ns: 18, what: call }));
         for damaged in
-            ["", "17", "17 *", "17 * 1", "x 1 a", "17 1", "17 70000 a", "17 1 a b", "1 * 1.1.1.1 x"]
+            ["", "17", "17 *", "17 * 1", "x 1 a", "17 1", "17 ~70000 a", "17 1 a b", "1 * 1.1.1.1 x"]
         {
             assert_eq!(Point::written_down(damaged), None, "{damaged:?}");
         }

@@ -28,6 +28,7 @@ pub mod process;
 pub mod processors;
 pub mod system_call;
 pub mod thread;
+pub mod thread_name;
 pub mod time;
 pub mod unsignalled;
 pub mod wait;

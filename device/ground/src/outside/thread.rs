@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::thread::{Builder, JoinHandle};
 
+use super::thread_name::Quiet;
+
 /// Starts a thread of this name, with so much room for its stack, or as much as the standard library gives.
 ///
 /// # Errors
@@ -14,6 +16,7 @@ pub fn start<T: Send + 'static>(
     stack_bytes: Option<usize>,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
+    let _quiet = Quiet::begin();
     let builder = Builder::new().name(name.to_owned());
     match stack_bytes {
         Some(bytes) => builder.stack_size(bytes).spawn(run),

@@ -1,0 +1,227 @@
+//! The numbers of objects among those of their kind, which are the same in every run.
+//!
+//! An object that the first thread of the program has made, or one without a name, is called by how many such
+//! ones of its kind were made before it: `3`. One that another thread has made is called by that thread, and
+//! how many that one had made before it: `2:0` is the first that thread 2 made. So threads that make objects
+//! at the same time give them the same numbers in every run.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::outside::thread_name::ThreadName;
+
+/// The number of an object of a thread has it.
+const OF_A_THREAD: u32 = 1 << 31;
+/// Bits of how many the thread had made.
+const COUNT_BITS: u32 = u32::BITS - 1 - ThreadName::BITS;
+const COUNT: u32 = (1 << COUNT_BITS) - 1;
+/// Threads whose objects are counted apart; those of more are counted with those of the first thread.
+const MAX_THREADS: usize = 4096;
+
+/// The number of an object, as people read and write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ordinal(pub u32);
+
+impl Ordinal {
+    /// That of the object that a thread has made after so many others; none if it has no room.
+    pub fn of_thread(thread: ThreadName, before: u32) -> Option<Ordinal> {
+        (before <= COUNT).then_some(Ordinal(OF_A_THREAD | thread.bits() << COUNT_BITS | before))
+    }
+
+    /// The thread that it names, and how many were made before.
+    pub fn parts(self) -> (Option<ThreadName>, u32) {
+        if self.0 & OF_A_THREAD == 0 {
+            return (None, self.0);
+        }
+        match ThreadName::of_bits((self.0 & !OF_A_THREAD) >> COUNT_BITS) {
+            Some(thread) => (Some(thread), self.0 & COUNT),
+            None => (None, self.0),
+        }
+    }
+
+    /// Whether a person who writes `wanted` means this object: a number alone is that of an object of any
+    /// thread.
+    pub fn is_meant_by(self, wanted: Ordinal) -> bool {
+        let (thread, before) = wanted.parts();
+        OrdinalSpan { thread, first: before, last: before }.has(self.0)
+    }
+}
+
+impl fmt::Display for Ordinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parts() {
+            (None, before) => write!(f, "{before}"),
+            (Some(thread), before) => write!(f, "{thread}:{before}"),
+        }
+    }
+}
+
+/// The text is no number of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoOrdinal;
+
+impl FromStr for Ordinal {
+    type Err = NoOrdinal;
+
+    fn from_str(text: &str) -> Result<Ordinal, NoOrdinal> {
+        let found = match text.split_once(':') {
+            None => text.parse().ok().filter(|number| number & OF_A_THREAD == 0).map(Ordinal),
+            Some((thread, before)) => {
+                let thread = thread.parse().ok();
+                thread.and_then(|thread| Ordinal::of_thread(thread, before.parse().ok()?))
+            }
+        };
+        found.ok_or(NoOrdinal)
+    }
+}
+
+/// Objects that a person means: `3`, `3..10`, `3..`, whichever thread made them, or those of one: `2:0..3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrdinalSpan {
+    /// The thread that made them; `None`: any.
+    pub thread: Option<ThreadName>,
+    /// How many of its kind that thread had made before the first.
+    pub first: u32,
+    /// The same of the last.
+    pub last: u32,
+}
+
+impl OrdinalSpan {
+    /// One object of any thread.
+    pub const fn one(number: u32) -> OrdinalSpan {
+        OrdinalSpan { thread: None, first: number, last: number }
+    }
+
+    /// Whether the object with this ordinal is one of them.
+    pub fn has(self, ordinal: u32) -> bool {
+        let (thread, before) = Ordinal(ordinal).parts();
+        let is_of = |wanted| wanted == thread.unwrap_or(ThreadName::MAIN);
+        self.thread.is_none_or(is_of) && (self.first..=self.last).contains(&before)
+    }
+}
+
+impl fmt::Display for OrdinalSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(thread) = self.thread {
+            write!(f, "{thread}:")?;
+        }
+        match (self.first, self.last) {
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, u32::MAX) => write!(f, "{first}.."),
+            (first, last) => write!(f, "{first}..{last}"),
+        }
+    }
+}
+
+impl FromStr for OrdinalSpan {
+    type Err = NoOrdinal;
+
+    fn from_str(text: &str) -> Result<OrdinalSpan, NoOrdinal> {
+        let (thread, numbers) = match text.split_once(':') {
+            Some((thread, numbers)) => (Some(thread.trim().parse().map_err(|_| NoOrdinal)?), numbers),
+            None => (None, text),
+        };
+        let number = |text: &str| text.trim().parse().map_err(|_| NoOrdinal);
+        let (first, last) = match numbers.split_once("..") {
+            None => (number(numbers)?, number(numbers)?),
+            Some((first, "")) => (number(first)?, u32::MAX),
+            Some((first, last)) => (number(first)?, number(last)?),
+        };
+        Ok(OrdinalSpan { thread, first, last })
+    }
+}
+
+/// Counts the objects of a kind.
+#[derive(Debug, Default)]
+pub struct Ordinals {
+    /// Those of the first thread, and of threads without a name.
+    made: u32,
+    of_threads: BTreeMap<ThreadName, u32>,
+}
+
+impl Ordinals {
+    /// The number of an object that this thread makes.
+    pub fn next(&mut self) -> Ordinal {
+        self.next_of(ThreadName::own())
+    }
+
+    /// The number of an object that a thread makes.
+    pub fn next_of(&mut self, thread: Option<ThreadName>) -> Ordinal {
+        let thread = thread.filter(|thread| *thread != ThreadName::MAIN);
+        if let Some(thread) = thread
+            && (self.of_threads.len() < MAX_THREADS || self.of_threads.contains_key(&thread))
+        {
+            let count = self.of_threads.entry(thread).or_default();
+            if let Some(ordinal) = Ordinal::of_thread(thread, *count) {
+                *count += 1;
+                return ordinal;
+            }
+        }
+        let ordinal = Ordinal(self.made & !OF_A_THREAD);
+        self.made = self.made.wrapping_add(1);
+        ordinal
+    }
+
+    /// How many were made.
+    pub fn count(&self) -> u32 {
+        self.of_threads.values().fold(self.made, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_count_apart() {
+        let mut made = Ordinals::default();
+        let (first, second) = ("0".parse().ok(), "1.3".parse().ok());
+        let makers = [None, first, second, Some(ThreadName::MAIN), first];
+        let numbers = makers.map(|thread| made.next_of(thread).to_string());
+        assert_eq!(numbers, ["0", "0:0", "1.3:0", "1", "0:1"]);
+        assert_eq!(made.count(), 5);
+        assert_eq!(made.next(), Ordinal(2), "without the preload threads have no names");
+    }
+
+    #[test]
+    fn more_than_a_thread_can_count_are_counted_with_the_others() {
+        let mut made = Ordinals::default();
+        let thread = "5".parse().ok();
+        let last = (0..=COUNT).map(|_| made.next_of(thread)).last();
+        assert_eq!(last.map(|last| last.to_string()), Some(format!("5:{COUNT}")));
+        assert_eq!(made.next_of(thread), Ordinal(0));
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        for text in ["0", "17", "main:0", "0:0", "2.0:5", "1021:2047"] {
+            let ordinal: Ordinal = text.parse().expect(text);
+            assert_eq!(ordinal.to_string(), text);
+        }
+        for text in ["", "x", "-1", "2147483648", "1:", ":1", "1:2048", "x:1"] {
+            assert_eq!(text.parse::<Ordinal>(), Err(NoOrdinal), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_alone_means_objects_of_any_thread() {
+        let ordinals = ["0", "1", "0:0", "2.0:1"].map(|text| text.parse::<Ordinal>().expect(text));
+        for (text, meant) in [
+            ("0", [true, false, true, false]),
+            ("1..", [false, true, false, true]),
+            ("0..3", [true; 4]),
+            ("main:0", [true, false, false, false]),
+            ("0:0..7", [false, false, true, false]),
+            ("2.0:1", [false, false, false, true]),
+        ] {
+            let span: OrdinalSpan = text.parse().expect(text);
+            assert_eq!(span.to_string(), text);
+            assert_eq!(ordinals.map(|ordinal| span.has(ordinal.0)), meant, "{text}");
+        }
+        for text in ["", "a", "1..0x", ":1", "1:", "1:2:3", "..3"] {
+            assert_eq!(text.parse::<OrdinalSpan>(), Err(NoOrdinal), "{text}");
+        }
+        assert!(Ordinal(4).is_meant_by(Ordinal(4)) && !Ordinal(4).is_meant_by(Ordinal(3)));
+    }
+}
