@@ -13,6 +13,7 @@
 
 mod decode;
 mod encode;
+mod fault_detail;
 mod field;
 mod file;
 mod header;
@@ -28,18 +29,19 @@ mod waiting;
 mod ways;
 mod why;
 
+pub use fault_detail::FaultWhat;
 pub use field::TEXT_BYTES;
 pub use file::create_private;
 pub use header::{HeaderError, TraceHeader, VERSION};
 pub use reader::{Item, ReadError, TraceReader};
 pub use record::Record;
-pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, TraceSubscriber};
+pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceNetwork, TraceSource, TraceSubscriber};
 
 pub use timeline::{
-    Arrow, Measure, Message, Moment, MomentKind, Packet, PacketIndex, QueuePair, Receive, RequestEnd,
-    Setback, SetbackKind, Timeline, TimelineProcess,
+    Arrow, Congestion, CongestionKind, Evidence, FaultFact, Measure, Message, Moment, MomentKind, Packet,
+    PacketIndex, QueuePair, Receive, Refusal, RequestEnd, Setback, SetbackKind, Timeline, TimelineProcess,
 };
 
-pub use why::{Fate, Part, PartKind, Reasons, Story};
+pub use why::{Cause, CauseKind, Causes, Fate, Group, Part, PartKind, Reasons, Share, Story, Whose};
 
 pub use subscriber::ClockBase;
