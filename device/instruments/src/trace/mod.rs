@@ -21,6 +21,7 @@ mod naming;
 mod queue;
 mod reader;
 mod record;
+pub mod require;
 mod subscriber;
 #[cfg(test)]
 mod tests;
