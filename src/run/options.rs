@@ -7,6 +7,8 @@ use clap::Args;
 use pumice_device::profile::BUILT_IN;
 use pumice_device::settings::{self, record};
 
+use crate::trace::require::RequireOptions;
+
 /// What `pumice run --check` and `pumice check` look for, and where they report it.
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
@@ -190,6 +192,8 @@ pub(crate) struct RunOptions {
     pub(crate) rsocket: bool,
     #[command(flatten)]
     pub(crate) check: CheckOptions,
+    #[command(flatten)]
+    pub(crate) require: RequireOptions,
     /// The program and its arguments
     // Without allow_hyphen_values an unknown option in front of the program is refused, not taken for the
     // program.

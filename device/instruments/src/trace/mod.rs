@@ -12,6 +12,7 @@
 //! some milliseconds later, so that a process that is killed leaves all but its last moments behind.
 
 mod decode;
+mod diff;
 mod encode;
 mod fault_detail;
 mod field;
@@ -30,6 +31,7 @@ mod waiting;
 mod ways;
 mod why;
 
+pub use diff::{Departure, DepartureKind, Differences};
 pub use fault_detail::FaultWhat;
 pub use field::TEXT_BYTES;
 pub use file::create_private;

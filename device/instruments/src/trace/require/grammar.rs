@@ -180,11 +180,15 @@ fn quantity(name: &str) -> Result<Quantity, String> {
     if STATISTICS.iter().any(|(word, _)| *word == name) {
         return Err(format!("{name} of what? Write it as \"{name}(send)\""));
     }
-    let names = QUANTITIES.iter().flat_map(|info| std::iter::once(info.name).chain(info.aliases.iter().copied()));
+    let names =
+        QUANTITIES.iter().flat_map(|info| std::iter::once(info.name).chain(info.aliases.iter().copied()));
     let near = suggestion(name, names);
     let all = QUANTITIES.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
-    Err(format!("there is no quantity {name}{near} Known are: {all}, and p99(send) and the like")
-        .replacen(&format!("{name} Known"), &format!("{name}. Known"), 1))
+    Err(format!("there is no quantity {name}{near} Known are: {all}, and p99(send) and the like").replacen(
+        &format!("{name} Known"),
+        &format!("{name}. Known"),
+        1,
+    ))
 }
 
 fn latency(statistic: &str, operation: &str) -> Result<Quantity, String> {
@@ -210,4 +214,3 @@ fn value(quantity: Quantity, text: &str) -> Result<f64, String> {
     let number = pumice_ground::quantity::scaled(text, kind.units());
     number.ok_or_else(|| format!("{text:?} is no value of {quantity}: write {}", kind.example()))
 }
-

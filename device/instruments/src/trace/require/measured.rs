@@ -122,10 +122,8 @@ impl<'a> Part<'a> {
     fn latency(&self, statistic: Statistic, operation: Operation) -> Option<f64> {
         let messages = self.queue_pairs().flat_map(|qp| &qp.messages);
         let fits = |one: &&Message| status(one) == Some(0) && is_of(one, operation);
-        let mut times: Vec<u64> = messages
-            .filter(fits)
-            .map(|one| one.last_ns().saturating_sub(one.posted_ns))
-            .collect();
+        let mut times: Vec<u64> =
+            messages.filter(fits).map(|one| one.last_ns().saturating_sub(one.posted_ns)).collect();
         times.sort_unstable();
         let last = times.len().checked_sub(1)?;
         let value = match statistic {
@@ -162,7 +160,9 @@ fn is_of(message: &Message, operation: Operation) -> bool {
         Operation::Send => name.contains("SEND"),
         Operation::Write => name.contains("WRITE"),
         Operation::Read => name.contains("READ"),
-        Operation::Atomic => opcode.is_some_and(|opcode| opcode.info().needs_response()) && !name.contains("READ"),
+        Operation::Atomic => {
+            opcode.is_some_and(|opcode| opcode.info().needs_response()) && !name.contains("READ")
+        }
     }
 }
 

@@ -37,7 +37,8 @@ fn timeline() -> Timeline {
         peer: Some((peer, 9)),
         ..QueuePair::default()
     };
-    let mut process = TimelineProcess { queue_pairs: vec![qp], span_ns: (0, 1_000_000), ..Default::default() };
+    let mut process =
+        TimelineProcess { queue_pairs: vec![qp], span_ns: (0, 1_000_000), ..Default::default() };
     process.header.device = "pumice0".to_owned();
     Timeline { processes: vec![process], ..Timeline::default() }
 }
@@ -111,8 +112,10 @@ fn what_is_no_requirement_is_refused_with_the_nearest() {
 
 #[test]
 fn names_are_each_of_one_quantity() {
-    let names: Vec<&str> =
-        QUANTITIES.iter().flat_map(|info| std::iter::once(info.name).chain(info.aliases.iter().copied())).collect();
+    let names: Vec<&str> = QUANTITIES
+        .iter()
+        .flat_map(|info| std::iter::once(info.name).chain(info.aliases.iter().copied()))
+        .collect();
     let mut once = names.clone();
     once.sort_unstable();
     once.dedup();

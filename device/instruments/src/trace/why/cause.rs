@@ -120,7 +120,7 @@ causes! {
         as many requests under way as it has room for", "make the send queue deeper (max_send_wr), or poll \
         completions before the queue is full" }
     ReadDepth { "read-depth", Program, "READs and atomics under way as many as max_rd_atomic", "raise \
-        max_rd_atomic, and max_dest_rd_atomic of the peer; with 0 none is ever sent" }
+        max_rd_atomic, and max_dest_rd_atomic of the peer" }
     Window { "window", OwnDevice, "measures of the window, which was full", "the window grows with \
         acknowledgements: look for losses and congestion before; post fewer bytes at once" }
     Frozen { "frozen", OwnDevice, "a device that a plan froze", "" }
@@ -153,6 +153,7 @@ causes! {
     OwnDevice { "own-device", OwnDevice, "a request that waited to be sent", "see the states and repetitions \
         of the queue pair before" }
     ProgramIdle { "program-idle", Program, "a time in which no request was under way", "" }
+    Logged { "logged", Program, "a sentence of the log about a queue pair", "" }
     ReceivePolledLate { "receive-polled-late", Program, "the completion of a receive request, and the poll \
         that found it later", "poll more often, or wait for completion events in a thread of its own" }
 }
@@ -207,8 +208,8 @@ impl Cause {
     pub fn remedy(&self) -> Option<String> {
         match &self.rule {
             Some(rule) => Some(format!(
-                "nothing that this run shows, since it was injected: see how the program bears it, or leave \
-                 the rule \"{rule}\" out"
+                "nothing in the network, at the peer or in the program, since it was injected: leave the rule \
+                 \"{rule}\" out, or see how the program bears it"
             )),
             None => Some(self.kind.remedy().to_owned()).filter(|remedy| !remedy.is_empty()),
         }

@@ -13,7 +13,7 @@ use super::story::{MessageIndex, Story};
 use super::times::duration_ns;
 use super::words::time;
 use crate::trace::fault_detail::FaultWhat;
-use crate::trace::timeline::{Message, Refusal, Timeline, TimelineProcess};
+use crate::trace::timeline::{Message, MomentKind, QueuePair, Refusal, Timeline, TimelineProcess};
 
 /// Messages that are judged at most: those that failed or have not ended, and the slowest others.
 const MOST_JUDGED: usize = 1 << 13;
@@ -97,7 +97,17 @@ impl Causes {
             let is_ordinary = group.cause.kind.is_ordinary();
             let planned = group.cause.rule.is_some();
             let first_failure = if group.failed > 0 { group.at_ns } else { 0 };
-            (group.failed == 0, first_failure, !planned, is_ordinary, Reverse(group.ns), group.at_ns)
+            // A sentence of the log has no time, and says more than where time went.
+            let is_silent = group.cause.kind != CauseKind::Logged;
+            (
+                group.failed == 0,
+                first_failure,
+                !planned,
+                is_ordinary,
+                Reverse(group.ns),
+                is_silent,
+                group.at_ns,
+            )
         };
         groups.sort_by_key(rank);
         let (mut kept, mut others) = (Vec::new(), 0);
@@ -171,21 +181,20 @@ fn add(
 ) {
     let Judgement { cause, stretches, .. } = judged;
     let failed = u64::from(has_failed);
-    let same = |one: &&mut Builder| one.cause.is_same(&cause) && (one.failed > 0) == has_failed;
-    match builders.iter_mut().find(same) {
-        Some(one) => {
-            one.effects += 1;
-            one.failed += failed;
-            if at_ns < one.at_ns || one.first.is_none() {
-                (one.at_ns, one.first, one.cause) = (at_ns.min(one.at_ns), index.or(one.first), cause);
-            }
-            one.stretches.extend(stretches);
-        }
-        None if builders.len() < MOST_CAUSES => {
+    let same = |one: &Builder| one.cause.is_same(&cause) && (one.failed > 0) == has_failed;
+    let Some(one) = builders.iter().position(same) else {
+        if builders.len() < MOST_CAUSES {
             builders.push(Builder { cause, first: index, effects: 1, failed, at_ns, stretches });
         }
-        None => {}
+        return;
+    };
+    let Some(one) = builders.get_mut(one) else { return };
+    one.effects += 1;
+    one.failed += failed;
+    if at_ns < one.at_ns || one.first.is_none() {
+        (one.at_ns, one.first, one.cause) = (at_ns.min(one.at_ns), index.or(one.first), cause);
     }
+    one.stretches.extend(stretches);
 }
 
 impl Builder {
@@ -220,6 +229,7 @@ fn of_the_run(timeline: &Timeline, builders: &mut Vec<Builder>) {
         full_queues(process, one, builders);
         late_receives(process, one, builders);
         stalls(process, one, builders);
+        logged(process, one, builders);
     }
     idle(timeline, builders);
 }
@@ -302,6 +312,20 @@ fn late_receives(process: usize, one: &TimelineProcess, builders: &mut Vec<Build
     }
 }
 
+/// What the log says of queue pairs without a failure: the first sentence of each.
+fn logged(process: usize, one: &TimelineProcess, builders: &mut Vec<Builder>) {
+    let has_failed = |qp: &QueuePair| {
+        qp.messages.iter().any(|message| message.end.is_some_and(|end| end.status != 0))
+            || qp.receives.iter().any(|receive| receive.end.status != 0 && receive.end.status != FLUSHED)
+    };
+    for qp in one.queue_pairs.iter().filter(|qp| !has_failed(qp)) {
+        let Some(moment) = qp.moments.iter().find(|moment| moment.kind == MomentKind::Log) else { continue };
+        let cause = Cause::new(CauseKind::Logged, process, format!("QP {:#x} {}", qp.qpn, moment.text));
+        let stretches = vec![(moment.at_ns, moment.at_ns)];
+        add(builders, Judgement { cause, ns: 0, stretches }, moment.at_ns, None, false);
+    }
+}
+
 /// Times in which the process had no processor, of which no message says it.
 fn stalls(process: usize, one: &TimelineProcess, builders: &mut Vec<Builder>) {
     for (from_ns, to_ns) in &one.evidence.stalls_ns {
@@ -335,7 +359,8 @@ fn idle(timeline: &Timeline, builders: &mut Vec<Builder>) {
         }
     }
     times.sort_unstable();
-    let (mut until_ns, mut longest) = (u64::MAX, None);
+    let mut until_ns = u64::MAX;
+    let mut longest: Option<(u64, u64, MessageIndex)> = None;
     for (posted_ns, end_ns, index) in times {
         let ns = posted_ns.saturating_sub(until_ns);
         if ns >= IDLE_NS && longest.is_none_or(|(most_ns, ..)| ns > most_ns) {

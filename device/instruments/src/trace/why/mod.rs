@@ -29,6 +29,7 @@ pub use split::Share;
 use story::MessageIndex;
 pub use story::Story;
 pub use times::{Part, PartKind};
+pub(super) use words::time;
 
 /// Failed messages that are told at most; the oldest ones.
 const MAX_FAILED: usize = 100;

@@ -43,7 +43,7 @@ impl PartKind {
     pub const fn words(self) -> &'static str {
         match self {
             PartKind::SendQueue => "in the send queue, before its first packet",
-            PartKind::Network => "on the network and at the peer",
+            PartKind::Network => "on the way to the peer and back",
             PartKind::Timeout => "until the acknowledgement timer expired",
             PartKind::Silence => "until the peer's silence was taken for a loss",
             PartKind::ReceiverNotReady => "waiting until the peer might have a receive request",

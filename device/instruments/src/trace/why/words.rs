@@ -11,7 +11,7 @@ const TOLD_SHARE: u64 = 20;
 const REMEDY_SHARE: u64 = 4;
 
 /// A time with a unit that fits it.
-pub(super) fn time(ns: u64) -> String {
+pub(in crate::trace) fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
         1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
