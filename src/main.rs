@@ -79,7 +79,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
         Command::Perf(options) => perf::run(&options, out),
         Command::Reference(options) => reference::run(&options, out),
         Command::Replay(options) => replay::run(*options, out),
-        Command::Run(options) => check::run(&options),
+        Command::Run(options) => check::run(*options),
         Command::Sim(options) => sim::run(&options, out),
         Command::Stat(options) => stat::run(&options, out),
         Command::Sweep(options) => sweep::run(&options, out),

@@ -22,7 +22,7 @@ use pumice_instruments::capture::{CaptureSubscriber, whole_blocks};
 use pumice_instruments::listeners::{
     AwaitedEvents, FaultWitness, Faulted, LogHook, LogSubscriber, ReportSource, StepHook, StepSubscriber,
 };
-use pumice_instruments::trace::{ClockBase, TraceSource, TraceSubscriber};
+use pumice_instruments::trace::{ClockBase, TraceNetwork, TraceSource, TraceSubscriber};
 use pumice_ports::{
     Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts, UdpConfig, UdpPort,
 };
@@ -167,7 +167,9 @@ impl Opening {
     /// # Errors
     /// See [`OpenError`].
     pub fn on_udp(mut self, network: &UdpNetwork) -> Result<Opened, OpenError> {
-        let switching = self.topology.take().map(|topology| self.switching(&topology)).transpose()?;
+        let topology = self.topology.take();
+        let switches = topology.as_ref().map_or_else(String::new, |topology| topology.in_words());
+        let switching = topology.map(|topology| self.switching(&topology)).transpose()?;
         let mut udp = UdpConfig::new(network.address);
         udp.buffer_bytes = network.buffer_bytes.unwrap_or(udp.buffer_bytes);
         let mut notice = None;
@@ -200,7 +202,7 @@ impl Opening {
         }
         let since_1970 = outside::since_1970();
         let time_base_ns = (since_1970.as_nanos() as u64).wrapping_sub(clock.now_ns());
-        let hca = self.on_port(port, clock, time_base_ns)?;
+        let hca = self.on_port(port, clock, time_base_ns, switches)?;
         Ok(Opened { hca, notice })
     }
 
@@ -218,11 +220,18 @@ impl Opening {
     /// [`OpenError::Capture`], [`OpenError::Hca`].
     pub fn in_world(self, world: &mut World) -> Result<Arc<Hca>, OpenError> {
         let addresses: Vec<IpAddr> = self.hca.gids.iter().map(|entry| entry.ip).collect();
-        world.add_opened(&addresses, |port, clock| self.on_port(Box::new(port), clock, 0))
+        world.add_opened(&addresses, |port, clock| self.on_port(Box::new(port), clock, 0, String::new()))
     }
 
-    /// `time_base_ns` makes the time of a capture of the clock's.
-    fn on_port(mut self, mut port: Box<dyn Port>, clock: Clock, time_base_ns: u64) -> Result<Hca, OpenError> {
+    /// `time_base_ns` makes the time of a capture of the clock's; `switches`: those that it is behind, in
+    /// words.
+    fn on_port(
+        mut self,
+        mut port: Box<dyn Port>,
+        clock: Clock,
+        time_base_ns: u64,
+        switches: String,
+    ) -> Result<Hca, OpenError> {
         self.faults.check()?;
         let tag = self.tag.take().unwrap_or_else(|| self.hca.name.clone());
         let triggers = self.triggers.take().unwrap_or_else(|| Triggers::new(&self.faults, &clock));
@@ -240,7 +249,9 @@ impl Opening {
             let trace = source().map_err(OpenError::Trace)?;
             let addresses = self.hca.gids.iter().map(|entry| entry.ip).collect();
             let names = (self.hca.name.as_str(), tag.as_str());
-            let trace = TraceSubscriber::begin(trace, ClockBase::of(&clock), names, addresses);
+            let link = self.link.map_or_else(String::new, |link| link.settings().to_string());
+            let network = TraceNetwork { link, switches };
+            let trace = TraceSubscriber::begin(trace, ClockBase::of(&clock), names, addresses, &network);
             self.hca.subscribers.push(Box::new(trace.map_err(OpenError::Trace)?));
         }
         self.hca.subscribers.push(Box::new(AwaitedEvents(Arc::clone(&triggers))));

@@ -1,5 +1,7 @@
 //! `pumice check`, and exit codes that tell of findings.
 
+mod required;
+
 use std::fs;
 
 use pumice_device::settings::{CHECK_MARK, Marks};
@@ -11,14 +13,17 @@ use crate::run::{self, RunOptions, run_beside_with};
 /// Runs `pumice check`: `pumice run --check`.
 pub(crate) fn check(mut options: RunOptions) -> CommandResult {
     options.check.check.get_or_insert_with(|| "1".to_owned());
-    run(&options)
+    run(options)
 }
 
 /// Runs `pumice run`, beside the program if its exit code may have to be another one.
-pub(crate) fn run(options: &RunOptions) -> CommandResult {
-    match options.check.exit_code() {
-        Some(code) => run_told(options, code),
-        None => run::run(options),
+pub(crate) fn run(options: RunOptions) -> CommandResult {
+    let code = options.check.exit_code();
+    match (code, options.require.requirements.is_empty()) {
+        (Some(code), true) => run_told(&options, code),
+        (None, true) => run::run(&options),
+        (Some(code), false) => required::run(options, |options| run_told(options, code)),
+        (None, false) => required::run(options, required::beside),
     }
 }
 

@@ -8,6 +8,8 @@ use pumice_device::profile::BUILT_IN;
 use pumice_device::findings::Level;
 use pumice_device::settings::{self, Marks, record};
 
+use crate::trace::require::RequireOptions;
+
 /// What `pumice run --check` and `pumice check` look for, and where they report it.
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
@@ -253,6 +255,8 @@ pub(crate) struct RunOptions {
     pub(crate) rsocket: bool,
     #[command(flatten)]
     pub(crate) check: CheckOptions,
+    #[command(flatten)]
+    pub(crate) require: RequireOptions,
     /// The program and its arguments
     // Without allow_hyphen_values an unknown option in front of the program is refused, not taken for the
     // program.

@@ -1,9 +1,11 @@
 //! `pumice trace`: traces as a page, as timelines for Perfetto, as reasons why messages were slow, as text.
 
 mod counters;
+mod diff;
 mod lanes;
 mod list;
 mod perfetto;
+pub(crate) mod require;
 mod slices;
 mod view;
 mod why;
@@ -20,6 +22,7 @@ use crate::capture::processes::processes;
 use crate::observe::Watched;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
+use require::RequireOptions;
 
 /// Messages that are explained if the options do not say how many.
 const SLOWEST: usize = 10;
@@ -73,6 +76,42 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Say whether traces bear out requirements, as in 'rdma.bytes > 0' or 'no retransmission'
+    ///
+    /// The exit code is 1 if one is not met, and 2 if one makes no sense.
+    Require {
+        /// Traces that "pumice run --trace" has written, of all processes of a run
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        require: RequireOptions,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what differs between two runs, such as one that is good and one that is not: the first departure
+    /// first
+    ///
+    /// Processes belong together by their tags, queue pairs and requests by their ordinals. The exit code is 1
+    /// if more than times differ.
+    Diff {
+        /// The trace of the first run
+        first: PathBuf,
+        /// The trace of the second run
+        second: PathBuf,
+        /// Further traces of the first run
+        #[arg(long, value_name = "FILE")]
+        with_first: Vec<PathBuf>,
+        /// Further traces of the second run
+        #[arg(long, value_name = "FILE")]
+        with_second: Vec<PathBuf>,
+        /// Number of departures that are told
+        #[arg(long, value_name = "N", default_value_t = SLOWEST)]
+        most: usize,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the records of a trace, one a line
     List {
         /// Print one JSON object per line instead of text
@@ -96,6 +135,20 @@ pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult 
         }
         Action::View { files, out: output } => save(&timeline(files)?, output, out, view::write),
         Action::Why { files, slowest, json } => why::run(&timeline(files)?, *slowest, *json, out),
+        Action::Require { files, require, json } => {
+            if require.requirements.is_empty() {
+                let sentence = "name what is required: --require 'rdma.bytes > 0'";
+                return Err(CommandError::Usage(sentence.to_owned()));
+            }
+            // A requirement that makes no sense is said before a trace is read.
+            require.read()?;
+            require::run(&timeline(files)?, require, &names(files), *json, out)
+        }
+        Action::Diff { first, second, with_first, with_second, most, json } => {
+            let all =
+                |file: &PathBuf, more: &[PathBuf]| timeline(&[std::slice::from_ref(file), more].concat());
+            diff::run(&all(first, with_first)?, &all(second, with_second)?, *most, *json, out)
+        }
         Action::List { file, json } => list::run(&file.display().to_string(), open(file)?, *json, out),
     }
 }
@@ -106,14 +159,23 @@ fn look(files: &[PathBuf], out: &mut dyn Write) -> CommandResult {
     let is_word = |file: &&PathBuf| !file.exists() && file.extension().is_none() && file.iter().count() == 1;
     if let Some(word) = files.first().filter(is_word) {
         return Err(CommandError::Usage(format!(
-            "there is no file {}: name a trace, or view, why, list or to-perfetto and a trace",
+            "there is no file {}: name a trace, or view, why, require, diff, list or to-perfetto and a trace",
             word.display()
         )));
     }
     let outcome = why::run(&timeline(files)?, SLOWEST, false, out)?;
-    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    writeln!(out, "\nA page with every message: pumice trace view {}", names.join(" "))?;
+    writeln!(out, "\nA page with every message: pumice trace view {}", names(files))?;
     Ok(outcome)
+}
+
+/// The names of files, with blanks between them.
+fn names(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// What the traces of a run that has ended tell.
+pub(crate) fn timeline_of(files: &[PathBuf]) -> Result<Timeline, CommandError> {
+    timeline(files)
 }
 
 /// Writes a timeline in some form to a file, or to standard output.

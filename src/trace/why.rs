@@ -4,50 +4,55 @@ use std::io::{self, Write};
 
 use pumice_device::findings::text::{Column, Table};
 use pumice_device::findings::{Fields, Finding, json};
-use pumice_device::trace::{Reasons, Story, Timeline};
+use pumice_device::trace::{Causes, Group, Timeline};
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 pub(super) fn run(timeline: &Timeline, slowest: usize, json: bool, out: &mut dyn Write) -> CommandResult {
-    let reasons = Reasons::of(timeline, slowest);
+    let causes = Causes::of(timeline, slowest);
     let written =
-        if json { out.write_all(json::line(&object(&reasons)).as_bytes()) } else { text(&reasons, out) };
+        if json { out.write_all(json::line(&object(&causes)).as_bytes()) } else { text(&causes, out) };
     written.map_err(CommandError::Output)?;
     Ok(Outcome::Good)
 }
 
-fn findings(stories: &[Story]) -> Vec<Finding> {
-    stories.iter().map(Story::to_finding).collect()
+/// The findings of groups of which some effect failed, or of the others.
+fn findings(causes: &Causes, failed: bool) -> Vec<Finding> {
+    causes.groups.iter().filter(|group| (group.failed > 0) == failed).map(Group::to_finding).collect()
 }
 
-/// One object with all stories.
-fn object(reasons: &Reasons) -> Fields {
-    let Reasons { failed, more_failed, flushed, unfinished, slowest, messages } = reasons;
-    let evidence = |stories: &[Story]| -> Vec<Fields> {
-        findings(stories).into_iter().map(|finding| finding.evidence).collect()
+/// One object with all causes.
+fn object(causes: &Causes) -> Fields {
+    let Causes { failed, flushed, unfinished, messages, is_cut, .. } = causes;
+    let evidence = |failed| -> Vec<Fields> {
+        findings(causes, failed).into_iter().map(|finding| finding.evidence).collect()
     };
     Fields::default()
-        .with("failed", evidence(failed))
-        .with("more_failed", *more_failed)
+        .with("failed", evidence(true))
+        .with("failures", *failed)
         .with("flushed", *flushed)
         .with("unfinished", *unfinished)
-        .with("slowest", evidence(slowest))
+        .with("slowest", evidence(false))
         .with("messages", *messages)
+        .with("is_cut", *is_cut)
 }
 
-fn text(reasons: &Reasons, out: &mut dyn Write) -> io::Result<()> {
-    let Reasons { failed, more_failed, flushed, unfinished, slowest, messages } = reasons;
-    let failures = failed.len() as u64 + more_failed;
+fn text(causes: &Causes, out: &mut dyn Write) -> io::Result<()> {
+    let Causes { failed, flushed, unfinished, messages, is_cut, .. } = causes;
     writeln!(
         out,
-        "{messages} send requests: {failures} failed, {flushed} were flushed after a failure, \
-         {unfinished} had not ended"
+        "{messages} send requests: {failed} failed, {flushed} were flushed after a failure, {unfinished} had \
+         not ended"
     )?;
-    paragraphs(&findings(failed), |_| "FAILED".to_owned(), out)?;
-    if *more_failed > 0 {
-        writeln!(out, "\n{more_failed} more failed.")?;
+    paragraphs(&findings(causes, true), |_| "FAILED".to_owned(), out)?;
+    paragraphs(&findings(causes, false), |number| (number + 1).to_string(), out)?;
+    if *is_cut {
+        writeln!(
+            out,
+            "\nThere are more messages: the slowest are judged, so a cause may have more effects."
+        )?;
     }
-    paragraphs(&findings(slowest), |number| (number + 1).to_string(), out)
+    Ok(())
 }
 
 /// A paragraph for each, behind the mark of the n-th one, from 0.

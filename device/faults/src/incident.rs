@@ -184,6 +184,18 @@ impl Incident {
         }
     }
 
+    /// How long it lasts, if it ends by itself.
+    pub const fn lasts_ns(&self) -> Option<u64> {
+        match self {
+            Incident::PortDown { for_ns, .. }
+            | Incident::CablePull { for_ns, .. }
+            | Incident::Link { for_ns, .. }
+            | Incident::Unplug { for_ns } => *for_ns,
+            Incident::Freeze { for_ns } => Some(*for_ns),
+            _ => None,
+        }
+    }
+
     /// Whether it needs no queue pair to happen at.
     pub(super) const fn is_of_device(&self) -> bool {
         !matches!(

@@ -99,6 +99,10 @@ pub enum QpEvent<'a> {
         connection: u32,
         /// The peer that it is connected to.
         peer: Option<Peer>,
+        /// Requests that its send queue has room for.
+        requests: u32,
+        /// READs and atomics that it may have under way: `max_rd_atomic`.
+        reads: u8,
     },
     /// Its path leaves from another UDP source port than the one that its flow label or its numbers say:
     /// another program has that one, or the process has as many as it may have.

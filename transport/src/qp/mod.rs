@@ -203,7 +203,9 @@ impl QueuePair {
         let to = self.state;
         if from != to && host.listens(Topic::States) {
             let peer = self.peer().map(|(address, qpn)| Peer { address, qpn });
-            let event = QpEvent::StateChanged { from, to, by, connection: self.settings.connection, peer };
+            let (connection, requests) = (self.settings.connection, self.capacity.max_send_wr);
+            let reads = self.settings.max_rd_atomic;
+            let event = QpEvent::StateChanged { from, to, by, connection, peer, requests, reads };
             host.emit(&self.settings.context, event);
         }
     }

@@ -40,6 +40,12 @@ class Options(TypedDict, total=False):
     """pcapng file for every packet; %p stands for the process number."""
     trace: File
     """File for what happens to every message, for `pumice trace`; %p stands for the process number."""
+    require: Union[str, Sequence[str]]
+    """Requirements on the run, such as "rdma.bytes > 0"; if one is not met, the exit code is 1."""
+    require_report: File
+    """File for what became of the requirements."""
+    require_format: Literal["text", "json", "sarif", "junit", "markdown"]
+    """Format of that file; by default its extension says it."""
     trace_limit: Text
     """Bytes that the trace has at most, such as "64MiB"."""
     record: File
@@ -162,14 +168,16 @@ def _flag(name: str) -> str:
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
     **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index"], _number),
-    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order", "hang_after"], _text),
+    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order"], _text),
+    **dict.fromkeys(["hang_after", "require_format"], _text),
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
     **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),
-    **dict.fromkeys(["check_report", "suppress"], _file),
+    **dict.fromkeys(["check_report", "suppress", "require_report"], _file),
     **dict.fromkeys(["rsocket", "sysfs", "no_preload"], _switch),
     "addr": _listed,
     "fail_on": _listed,
     "fault": _repeated,
+    "require": _repeated,
     "checks": _checks,
     "memlock": _memlock,
 }

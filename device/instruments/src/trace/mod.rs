@@ -12,7 +12,9 @@
 //! some milliseconds later, so that a process that is killed leaves all but its last moments behind.
 
 mod decode;
+mod diff;
 mod encode;
+mod fault_detail;
 mod field;
 mod file;
 mod header;
@@ -20,6 +22,7 @@ mod naming;
 mod queue;
 mod reader;
 mod record;
+pub mod require;
 mod subscriber;
 #[cfg(test)]
 mod tests;
@@ -28,18 +31,20 @@ mod waiting;
 mod ways;
 mod why;
 
+pub use diff::{Departure, DepartureKind, Differences};
+pub use fault_detail::FaultWhat;
 pub use field::TEXT_BYTES;
 pub use file::create_private;
 pub use header::{HeaderError, TraceHeader, VERSION};
 pub use reader::{Item, ReadError, TraceReader};
 pub use record::Record;
-pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceSource, TraceSubscriber};
+pub use subscriber::{DEFAULT_LIMIT_BYTES, TraceFile, TraceNetwork, TraceSource, TraceSubscriber};
 
 pub use timeline::{
-    Arrow, Measure, Message, Moment, MomentKind, Packet, PacketIndex, QueuePair, Receive, RequestEnd,
-    Setback, SetbackKind, Timeline, TimelineProcess,
+    Arrow, Congestion, CongestionKind, Evidence, FaultFact, Measure, Message, Moment, MomentKind, Packet,
+    PacketIndex, QueuePair, Receive, Refusal, RequestEnd, Setback, SetbackKind, Timeline, TimelineProcess,
 };
 
-pub use why::{Fate, Part, PartKind, Reasons, Story};
+pub use why::{Cause, CauseKind, Causes, Fate, Group, Part, PartKind, Reasons, Share, Story, Whose};
 
 pub use subscriber::ClockBase;

@@ -25,6 +25,10 @@ const GATHER: Duration = Duration::from_millis(4);
 const WRITE_BYTES: usize = 1 << 18;
 /// Bytes that are kept of the limit for what is written at the end.
 const RESERVE_BYTES: u64 = 4096;
+/// How long nothing happens until a record says that the process lives.
+const BEAT: Duration = Duration::from_millis(500);
+/// If the thread goes on so much later than it meant to, the process had no processor.
+const LATE: Duration = Duration::from_millis(20);
 /// Between two looks at a lock that must not be waited for.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -75,9 +79,21 @@ impl TraceQueue {
         let run = move || {
             let file_bytes = header_at + bytes.len() as u64;
             let (encoder, bytes) = (Encoder::default(), Vec::with_capacity(WRITE_BYTES));
+            // Neither in a simulation nor in a world does a process live by itself.
+            let beats = header.monotonic_base_ns != 0 && !outside::world::is_here();
             let header = &mut header;
-            let mut output =
-                Output { file, file_bytes, encoder, bytes, omitted: 0, header_at, header, say, said: false };
+            let mut output = Output {
+                file,
+                file_bytes,
+                encoder,
+                bytes,
+                omitted: 0,
+                header_at,
+                header,
+                say,
+                said: false,
+                beats,
+            };
             own.run(&mut output);
         };
         let thread = start_without_signals("pumice-trace", run)?;
@@ -165,6 +181,8 @@ struct Output<'a> {
     header: &'a mut TraceHeader,
     say: Box<dyn Fn(&str) + Send>,
     said: bool,
+    /// Records say that the process lives.
+    beats: bool,
 }
 
 impl SharedQueue {
@@ -185,11 +203,17 @@ impl SharedQueue {
     fn run(&self, output: &mut Output<'_>) {
         let mut taken = usual_list();
         loop {
-            let mut state = self.wait_for_work();
+            let (mut state, late) = self.wait_for_work(output.beats);
             state.queued.swap(&mut taken);
             let (is_urgent, is_ended) = (state.is_urgent, state.is_ended);
             let (omitted, lost) = (state.queued.omitted, state.queued.lost);
             drop(state);
+            if let Some(late) = late {
+                output.note(&mut taken, Record::Stalled { late_ns: late.as_nanos() as u64 });
+            }
+            if taken.is_empty() || is_urgent || is_ended {
+                output.note(&mut taken, Record::Alive {});
+            }
             let result = output.write(&taken);
             reuse(&mut taken);
             output.account(omitted + output.omitted, lost, is_urgent || is_ended);
@@ -206,17 +230,29 @@ impl SharedQueue {
         }
     }
 
-    fn wait_for_work(&self) -> MutexGuard<'_, State> {
+    /// Waits for records and gathers some more; says how much later the thread went on than it meant to, if
+    /// it was much.
+    fn wait_for_work(&self, beats: bool) -> (MutexGuard<'_, State>, Option<Duration>) {
         let mut state = self.lock();
         let hurries = |state: &State| state.is_urgent || state.is_ended;
         if state.queued.records.is_empty() && !hurries(&state) {
             state.is_idle = true;
             let idle = |state: &mut State| state.is_idle && !hurries(state);
-            state = self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+            state = if beats {
+                outside::wait_while(&self.wake, state, BEAT, idle)
+            } else {
+                self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner)
+            };
         }
         state.is_idle = false;
         let gathers = |state: &mut State| !hurries(state);
-        outside::wait_while(&self.wake, state, GATHER, gathers)
+        if !beats {
+            return (outside::wait_while(&self.wake, state, GATHER, gathers), None);
+        }
+        let before = outside::now();
+        let state = outside::wait_while(&self.wake, state, GATHER, gathers);
+        let late = outside::now().saturating_duration_since(before).saturating_sub(GATHER);
+        (state, Some(late).filter(|late| *late >= LATE))
     }
 }
 
@@ -241,6 +277,14 @@ impl Output<'_> {
             }
         }
         self.flush()
+    }
+
+    /// Adds what the thread itself has to say, if there is a clock and room for it.
+    fn note(&self, records: &mut Vec<Waiting>, record: Record<'static>) {
+        if self.beats && !self.is_full() {
+            let at_ns = outside::time::monotonic_ns().wrapping_sub(self.header.monotonic_base_ns);
+            records.push(Waiting::Value(at_ns, record));
+        }
     }
 
     /// Whether the file has no room for another record.

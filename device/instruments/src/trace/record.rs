@@ -453,6 +453,51 @@ records! {
         /// The estimate of congestion, in 2^-20.
         alpha: u32,
     }
+    /// What a rule of a fault plan did, for those who look for causes: behind the record that says it in
+    /// words.
+    42 FaultDetail {
+        /// Name of the rule.
+        rule: &'a str,
+        /// What it did: the number of a [`FaultWhat`](crate::trace::FaultWhat).
+        what: u8,
+        /// Ordinal of the queue pair, if it is about one.
+        qp: Option<u32>,
+        /// Of packets, as in `FaultApplied`; of completions, 0: of a send request, 1: of a receive request.
+        side: u8,
+        /// The message, or the request on its work queue.
+        message: u64,
+        /// The call, the status, the answer or the incident; else empty.
+        subject: &'a str,
+        /// The ordinal of the call, or of the event of the completion channel.
+        ordinal: u64,
+        /// How much later the packet, the completion or the end of the call comes, in ns.
+        delay_ns: u64,
+        /// How long what happened lasts, in ns; 0: for ever, or it does not last.
+        lasts_ns: u64,
+    }
+    /// What a queue pair may have under way.
+    43 SendLimits {
+        /// Which one.
+        qp: u32,
+        /// Requests that its send queue has room for.
+        requests: u32,
+        /// READs and atomics: the attribute `max_rd_atomic`.
+        reads: u8,
+    }
+    /// The process, or the thread that writes the trace, had no processor: it went on so much later.
+    44 Stalled {
+        /// By how much, in ns.
+        late_ns: u64,
+    }
+    /// The process lived, and nothing else had happened for a while; or it ended here.
+    45 Alive {}
+    /// What the network of the device is like.
+    46 Network {
+        /// The link, in the words of `PUMICE_LINK`; empty: none.
+        link: &'a str,
+        /// The switches that it is behind, in a word; empty: none.
+        switches: &'a str,
+    }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {
         /// How many.

@@ -13,9 +13,10 @@ use pumice_ground::outside;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId};
-use pumice_transport::types::Peer;
+use pumice_transport::types::{Peer, QpState};
 use pumice_transport::wire::{Psn, Qpn};
 
+use super::fault_detail;
 use super::header::TraceHeader;
 use super::naming;
 use super::queue::TraceQueue;
@@ -58,6 +59,20 @@ impl ClockBase {
         let (now, monotonic) = (clock.now_ns(), outside::time::monotonic_ns());
         ClockBase { monotonic_ns: monotonic.wrapping_sub(now), wall_ns: wall.wrapping_sub(now) }
     }
+
+    /// What the device's clock says when that of the host says this; 0 in virtual time.
+    const fn since(&self, monotonic_ns: u64) -> u64 {
+        if self.monotonic_ns == 0 { 0 } else { monotonic_ns.wrapping_sub(self.monotonic_ns) }
+    }
+}
+
+/// What the network of a device is like, in words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraceNetwork {
+    /// The link, as `PUMICE_LINK` says it; empty: none.
+    pub link: String,
+    /// The kind of the switches that the device is behind; empty: none.
+    pub switches: String,
 }
 
 /// Records everything that a timeline is made of.
@@ -75,6 +90,7 @@ impl TraceSubscriber {
         base: ClockBase,
         names: (&str, &str),
         addresses: Vec<IpAddr>,
+        network: &TraceNetwork,
     ) -> io::Result<TraceSubscriber> {
         let (device, tag) = names;
         let boot = if base.monotonic_ns == 0 { String::new() } else { boot() };
@@ -91,7 +107,16 @@ impl TraceSubscriber {
             ..TraceHeader::default()
         };
         let queue = TraceQueue::start(trace.file, header, trace.say)?;
+        let (link, switches) = (network.link.as_str(), network.switches.as_str());
+        if !link.is_empty() || !switches.is_empty() {
+            queue.put(base.since(outside::time::monotonic_ns()), &Record::Network { link, switches });
+        }
         Ok(TraceSubscriber { queue })
+    }
+
+    /// What a rule of a fault plan did, for those who look for causes.
+    fn tell_fault(&self, at_ns: u64, event: &Event<'_>) {
+        fault_detail::of_event(event, &mut |record| self.queue.put(at_ns, record));
     }
 }
 
@@ -116,10 +141,15 @@ impl Subscriber for TraceSubscriber {
                 if let Some(record) = of_queue_pair(qp.ordinal, event) {
                     self.queue.put_value(at_ns, way_of(qp.ordinal, event), record);
                 }
+                if let QpEvent::StateChanged { to: QpState::Rts, requests, reads, .. } = **event {
+                    let limits = Record::SendLimits { qp: qp.ordinal, requests, reads };
+                    self.queue.put_value(at_ns, None, limits);
+                }
             }
             Event::FaultApplied { fault, .. } => {
                 let deed = fault.deed();
                 self.queue.put(at_ns, &of_fault(fault, &deed));
+                self.tell_fault(at_ns, event);
             }
             Event::Polled { cq, completion } => {
                 let record = Record::Polled {
@@ -139,7 +169,8 @@ impl Subscriber for TraceSubscriber {
             }
             _ => {
                 if let Some(text) = fault_in_words(event) {
-                    return self.queue.put(at_ns, &Record::FaultNoted { text: &text });
+                    self.queue.put(at_ns, &Record::FaultNoted { text: &text });
+                    return self.tell_fault(at_ns, event);
                 }
                 if let Some(record) = of_device(event) {
                     self.queue.put(at_ns, &record);
@@ -217,7 +248,7 @@ fn of_queue_pair(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
             bytes: completion.byte_len,
             released: *released,
         },
-        QpEvent::StateChanged { from, to, by, connection, peer } => Record::StateChanged {
+        QpEvent::StateChanged { from, to, by, connection, peer, .. } => Record::StateChanged {
             qp,
             from: *from as u8,
             to: *to as u8,

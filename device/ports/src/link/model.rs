@@ -98,6 +98,18 @@ impl Link {
         (!link.egress.is_none() || !link.ingress.is_none()).then_some(link)
     }
 
+    /// What settings say of it.
+    pub fn settings(&self) -> LinkSettings {
+        let way = |way: &LinkDirection| WaySettings {
+            rate_bits_per_second: way.rate_bits_per_second,
+            delay_ns: (way.delay_ns > 0).then_some(way.delay_ns),
+            jitter_ns: (way.jitter_ns > 0).then_some(way.jitter_ns),
+            queue_bytes: way.queue_bytes,
+            ecn: way.ecn,
+        };
+        LinkSettings { egress: way(&self.egress), ingress: way(&self.ingress) }
+    }
+
     /// The same where settings say nothing else.
     #[must_use]
     pub(super) fn with(self, settings: &LinkSettings) -> Link {

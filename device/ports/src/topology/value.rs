@@ -118,6 +118,15 @@ fn ecn<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<EcnMarking>,
 }
 
 impl Topology {
+    /// Its kind and the rate of the cables of hosts, in words.
+    pub fn in_words(&self) -> String {
+        let kind = match self.kind {
+            TopologyKind::Star => "star",
+            TopologyKind::TwoTier => "two-tier",
+        };
+        format!("{kind}, {} Mbit/s", self.link.rate_mbps)
+    }
+
     /// A star without marks and pauses, with queues of 1 MiB.
     pub fn star(hosts: u16, link: SwitchLink) -> Topology {
         let queues = SwitchQueues { queue_bytes: 1 << 20, buffer_bytes: None, ecn: None, pause: None };

@@ -98,11 +98,14 @@ fn shift_process(process: &mut TimelineProcess, shift: u64) {
     later(&mut process.span_ns.0);
     later(&mut process.span_ns.1);
     process.moments.iter_mut().for_each(|moment| later(&mut moment.at_ns));
+    process.evidence.shift(later);
     for qp in &mut process.queue_pairs {
         qp.moments.iter_mut().for_each(|moment| later(&mut moment.at_ns));
         qp.packets.iter_mut().for_each(|packet| later(&mut packet.at_ns));
         qp.measures.iter_mut().for_each(|measure| later(&mut measure.at_ns));
         qp.rnr_naks_ns.iter_mut().for_each(later);
+        qp.congestion.iter_mut().for_each(|one| later(&mut one.at_ns));
+        qp.duplicates.iter_mut().for_each(|(at_ns, _)| later(at_ns));
         for receive in &mut qp.receives {
             later(&mut receive.end.at_ns);
             receive.posted_ns.iter_mut().chain(&mut receive.polled_ns).for_each(later);

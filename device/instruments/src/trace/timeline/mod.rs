@@ -3,6 +3,7 @@
 mod arrows;
 mod build;
 mod clock;
+mod evidence;
 mod hosts;
 mod model;
 mod process;
@@ -12,7 +13,8 @@ mod room;
 mod tests;
 mod words;
 
+pub use evidence::{Evidence, FaultFact, Refusal};
 pub use model::{
-    Arrow, Measure, Message, Moment, MomentKind, Packet, PacketIndex, QueuePair, Receive, RequestEnd,
-    Setback, SetbackKind, Timeline, TimelineProcess,
+    Arrow, Congestion, CongestionKind, Measure, Message, Moment, MomentKind, Packet, PacketIndex, QueuePair,
+    Receive, RequestEnd, Setback, SetbackKind, Timeline, TimelineProcess,
 };

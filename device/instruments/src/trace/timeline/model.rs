@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use super::evidence::Evidence;
 use crate::trace::header::TraceHeader;
 
 /// What one or several traces tell.
@@ -26,6 +27,8 @@ pub struct TimelineProcess {
     pub queue_pairs: Vec<QueuePair>,
     /// What happened to no queue pair in particular.
     pub moments: Vec<Moment>,
+    /// What may be the cause of something.
+    pub evidence: Evidence,
     /// Time of its first record in ns of the device's clock, and of its last one.
     pub span_ns: (u64, u64),
 }
@@ -53,8 +56,34 @@ pub struct QueuePair {
     pub measures: Vec<Measure>,
     /// When RNR NAKs came to it, and when it sent some.
     pub rnr_naks_ns: Vec<u64>,
+    /// When it heard of congestion: packets that were marked, and notifications.
+    pub congestion: Vec<Congestion>,
+    /// Requests that came to it again: when, and their PSNs.
+    pub duplicates: Vec<(u64, u32)>,
+    /// Requests that its send queue has room for, and its `max_rd_atomic`, once it was in RTS.
+    pub limits: Option<(u32, u8)>,
     /// The ways of its packets, from and to; [`Packet::way`] is an index here.
     pub ways: Vec<(IpAddr, IpAddr)>,
+}
+
+/// A word of congestion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Congestion {
+    /// When.
+    pub at_ns: u64,
+    /// Which one.
+    pub kind: CongestionKind,
+}
+
+/// What a queue pair hears of congestion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CongestionKind {
+    /// A packet came that was marked.
+    Marked,
+    /// A notification came: the queue pair slows down.
+    Notified,
+    /// Its rate is this, in bit/s.
+    Rate(u64),
 }
 
 /// What a requester knew of the path.

@@ -2,10 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::evidence::{FaultFact, Refusal};
 use super::model::{Moment, TimelineProcess};
 use super::queue_pair::QpBuilder;
 use super::room::Room;
 use super::words::about_process;
+use crate::trace::fault_detail::FaultWhat;
 use crate::trace::header::TraceHeader;
 use crate::trace::record::Record;
 
@@ -60,9 +62,42 @@ impl ProcessBuilder {
             }
             return;
         }
+        self.note_evidence(at_ns, record);
         let Some((kind, text)) = about_process(record) else { return };
         if room.take() {
             self.process.moments.push(Moment { at_ns, kind, text });
+        }
+    }
+
+    /// Keeps what may be the cause of something.
+    fn note_evidence(&mut self, at_ns: u64, record: &Record<'_>) {
+        let evidence = &mut self.process.evidence;
+        match *record {
+            Record::FaultDetail { rule, what, qp, side, message, subject, ordinal, delay_ns, lasts_ns } => {
+                let Some(what) = FaultWhat::of(what) else { return };
+                let (rule, subject) = (rule.to_owned(), subject.to_owned());
+                evidence.fault(FaultFact {
+                    at_ns,
+                    rule,
+                    what,
+                    qp,
+                    side,
+                    message,
+                    subject,
+                    ordinal,
+                    delay_ns,
+                    lasts_ns,
+                });
+            }
+            Record::CallRefused { call, errno, why, .. } => {
+                let (call, why) = (call.to_owned(), why.to_owned());
+                evidence.refused(Refusal { at_ns, call, errno, why });
+            }
+            Record::Stalled { late_ns } => evidence.stalled(at_ns, late_ns),
+            Record::Network { link, switches } => {
+                evidence.network = (link.to_owned(), switches.to_owned());
+            }
+            _ => {}
         }
     }
 
@@ -98,6 +133,7 @@ fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
         Record::QpCreated { qp, .. }
         | Record::QpDestroyed { qp }
         | Record::StateChanged { qp, .. }
+        | Record::SendLimits { qp, .. }
         | Record::SendPosted { qp, .. }
         | Record::RecvPosted { qp, .. }
         | Record::PacketSent { qp, .. }

@@ -4,7 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use pumice_transport::wire::Syndrome;
 
-use super::model::{Measure, Message, Moment, Packet, QueuePair, Receive, RequestEnd, Setback, SetbackKind};
+use super::model::{
+    Congestion, CongestionKind, Measure, Message, Moment, Packet, QueuePair, Receive, RequestEnd, Setback,
+    SetbackKind,
+};
 use super::room::Room;
 use super::words::about_queue_pair;
 use crate::trace::record::Record;
@@ -77,6 +80,11 @@ impl QpBuilder {
                     self.qp.rnr_naks_ns.push(at_ns);
                 }
             }
+            Record::SendLimits { requests, reads, .. } => self.qp.limits = Some((requests, reads)),
+            Record::CongestionMarked { .. } => self.congested(at_ns, CongestionKind::Marked, room),
+            Record::CnpReceived { .. } => self.congested(at_ns, CongestionKind::Notified, room),
+            Record::RateChanged { rate, .. } => self.congested(at_ns, CongestionKind::Rate(rate), room),
+            Record::DuplicateRequest { psn, .. } if room.take() => self.qp.duplicates.push((at_ns, psn)),
             Record::Completed { wr_id, opcode, .. } if opcode & 0x80 != 0 => {
                 return self.received(at_ns, wr_id, record, room);
             }
@@ -100,6 +108,12 @@ impl QpBuilder {
             self.qp.moments.push(Moment { at_ns, kind, text });
         }
         None
+    }
+
+    fn congested(&mut self, at_ns: u64, kind: CongestionKind, room: &mut Room) {
+        if room.take() {
+            self.qp.congestion.push(Congestion { at_ns, kind });
+        }
     }
 
     fn measured(&mut self, at_ns: u64, record: &Record<'_>, room: &mut Room) {

@@ -45,6 +45,9 @@ pub(super) fn about_process(record: &Record<'_>) -> Option<(MomentKind, String)>
             let which = ordinal.map_or_else(String::new, |ordinal| format!(" (call {ordinal} of this name)"));
             (MomentKind::Call, format!("{call}{which} is refused with errno {errno}: {why}"))
         }
+        Record::Stalled { late_ns } => {
+            (MomentKind::Log, format!("the process had no processor for {} us before this", late_ns / 1000))
+        }
         Record::Lost { records } => (MomentKind::Missing, format!("{records} records are missing here")),
         _ => return None,
     })

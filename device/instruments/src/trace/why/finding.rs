@@ -2,7 +2,9 @@
 
 use pumice_events::findings::{Family, Fields, Finding, FindingKind, Level};
 
+use super::causes::Group;
 use super::story::Story;
+use super::words;
 
 /// A message whose completion has an error.
 static FAILED: FindingKind =
@@ -21,6 +23,67 @@ static UNFINISHED: FindingKind = FindingKind::new(
     Level::Warning,
     "A message had not ended when the trace ended.",
 );
+
+/// What a fault plan did, and what came of it.
+static INJECTED: FindingKind = FindingKind::new(
+    "injected",
+    Family::Messages,
+    Level::Note,
+    "A fault plan made it: neither the network nor the peer nor the program did.",
+);
+/// What held messages up, and is none itself.
+static HELD_UP: FindingKind =
+    FindingKind::new("time-lost", Family::Messages, Level::Note, "Time that belongs to no send request.");
+
+impl Group {
+    /// The finding that it is: its sentence says the cause and its first effect, and how many others there
+    /// are.
+    pub fn to_finding(&self) -> Finding {
+        let others = self.others_in_words();
+        let mut finding = match &self.story {
+            Some(story) => Finding { sentence: story.told(&others), ..story.to_finding() },
+            None => {
+                let sentences = [self.cause.sentence.clone(), self.alone_in_words(), others];
+                let remedy = self.cause.remedy();
+                let change = remedy.as_ref().map(|remedy| format!("what to change: {remedy}"));
+                let told = sentences.into_iter().filter(|one| !one.is_empty()).chain(change);
+                let text: Vec<String> = told.map(|one| words::sentence(&one)).collect();
+                Finding { remedy, ..Finding::new(&HELD_UP, self.cause.kind.name(), text.join(" ")) }
+            }
+        };
+        if self.cause.rule.is_some() {
+            (finding.kind, finding.level) = (&INJECTED, Level::Note);
+        }
+        finding.count = self.others + 1;
+        let mut evidence = std::mem::take(&mut finding.evidence);
+        if self.story.is_none() {
+            evidence = evidence.with("cause", Fields::of(&self.cause));
+        }
+        finding.with_evidence(
+            evidence
+                .with("others", self.others)
+                .with("held_up_ns", self.ns)
+                .with("needs", self.cause.kind.needs()),
+        )
+    }
+
+    /// How long it lasted, and that no message says so.
+    fn alone_in_words(&self) -> String {
+        match &self.cause.rule {
+            Some(_) if self.ns == 0 => "no message of the traces lost time by it".to_owned(),
+            Some(_) => format!("no request has this time in it: {}", words::time(self.ns)),
+            None => String::new(),
+        }
+    }
+
+    fn others_in_words(&self) -> String {
+        match self.others {
+            0 => String::new(),
+            1 => "and 1 other of the same cause".to_owned(),
+            others => format!("and {others} others of the same cause"),
+        }
+    }
+}
 
 impl Story {
     /// The finding that it is: its sentence is the whole story, and its evidence has all fields.

@@ -24,13 +24,30 @@ pub enum Fate {
         psn: u32,
     },
     /// All packets arrived; an answer of the peer was lost by a fault plan.
-    AnswerLostByPlan,
+    AnswerLostByPlan {
+        /// It was a response of a READ or an atomic, and no acknowledgement.
+        is_response: bool,
+        /// Its PSN.
+        psn: u32,
+    },
     /// All packets arrived; an answer of the peer did not.
-    AnswerLost,
+    AnswerLost {
+        /// It was a response of a READ or an atomic, and no acknowledgement.
+        is_response: bool,
+        /// Its PSN.
+        psn: u32,
+    },
     /// All packets arrived, and the peer had not answered.
     NoAnswer,
     /// The peer's trace would tell.
     Unknown,
+}
+
+impl Fate {
+    /// Whether a fault plan is known to have made it.
+    pub(super) const fn is_by_plan(self) -> bool {
+        matches!(self, Fate::PacketLostByPlan { .. } | Fate::AnswerLostByPlan { .. })
+    }
 }
 
 /// The arrows of a timeline, by where they begin.
@@ -63,7 +80,7 @@ impl<'a> Owner<'a> {
     }
 
     /// The peer in the timeline, if its trace is among these.
-    fn peer(&self) -> Option<Owner<'a>> {
+    pub(super) fn peer(&self) -> Option<Owner<'a>> {
         let (address, qpn) = self.qp()?.peer?;
         self.timeline.processes.iter().enumerate().find_map(|(process, one)| {
             let queue_pair = one.queue_pairs.iter().position(|qp| qp.qpn == qpn)?;
@@ -75,7 +92,8 @@ impl<'a> Owner<'a> {
     pub(super) fn fate(&self, message: &Message, before_ns: u64) -> Option<Fate> {
         let qp = self.qp()?;
         let of_message = |packet: &Packet| {
-            let in_time = (message.posted_ns..=before_ns).contains(&packet.at_ns);
+            // What is noticed has packets sent again at the same time.
+            let in_time = (message.posted_ns..before_ns).contains(&packet.at_ns);
             packet.is_sent && packet.side == 0 && packet.message == message.number && in_time
         };
         // The last transmission of each PSN counts.
@@ -108,20 +126,61 @@ impl<'a> Owner<'a> {
 
     /// What became of the answers of this queue pair to a message of its peer's.
     fn answer_to(&self, message: &Message, before_ns: u64) -> Option<Fate> {
-        let from_ns = message.first_packet_ns.unwrap_or(message.posted_ns);
-        let in_range = |psn: u32| psn.wrapping_sub(message.psn) & 0x00ff_ffff < message.packets.max(1);
-        let answers = self.qp()?.packets.iter().enumerate().filter(|(_, packet)| {
-            let in_time = (from_ns..=before_ns).contains(&packet.at_ns);
-            packet.is_sent && packet.side == 1 && in_time && in_range(packet.psn)
-        });
         let mut fate = Fate::NoAnswer;
-        for (number, packet) in answers {
+        for (number, packet) in self.answers(message, before_ns)? {
+            let (psn, is_response) = (packet.psn, !is_acknowledgement(packet.opcode));
             if packet.is_lost {
-                fate = Fate::AnswerLostByPlan;
+                fate = Fate::AnswerLostByPlan { is_response, psn };
             } else if self.arrows.end(self.process, self.queue_pair, number).is_none() {
-                fate = Fate::AnswerLost;
+                fate = Fate::AnswerLost { is_response, psn };
             }
         }
         Some(fate)
     }
+
+    /// The answers of this queue pair to a message of its peer's before a time, and their indices.
+    pub(super) fn answers(
+        &self,
+        message: &Message,
+        before_ns: u64,
+    ) -> Option<impl Iterator<Item = (usize, &'a Packet)>> {
+        let from_ns = message.first_packet_ns.unwrap_or(message.posted_ns);
+        let (first, count) = (message.psn, message.packets.max(1));
+        let in_range = move |psn: u32| psn.wrapping_sub(first) & 0x00ff_ffff < count;
+        Some(self.qp()?.packets.iter().enumerate().filter(move |(_, packet)| {
+            let in_time = (from_ns..=before_ns).contains(&packet.at_ns);
+            packet.is_sent && packet.side == 1 && in_time && in_range(packet.psn)
+        }))
+    }
+
+    /// How long the last packet of a message, and the last answer to it, were on their ways together; `None`:
+    /// the peer's trace would tell.
+    pub(super) fn on_the_way_ns(&self, message: &Message) -> Option<u64> {
+        let qp = self.qp()?;
+        let until_ns = message.acknowledged_ns?;
+        let own = |packet: &Packet| packet.is_sent && packet.side == 0 && packet.message == message.number;
+        let sent = qp.packets.iter().enumerate().rev();
+        let (number, sent) =
+            sent.filter(|(_, packet)| packet.at_ns <= until_ns).find(|(_, packet)| own(packet))?;
+        let arrived = self.packet(self.arrows.end(self.process, self.queue_pair, number)?)?;
+        let there_ns = arrived.at_ns.saturating_sub(sent.at_ns);
+        let peer = self.peer()?;
+        let answers = peer.answers(message, until_ns)?;
+        let came = answers.filter_map(|(number, packet)| {
+            let end = self.packet(self.arrows.end(peer.process, peer.queue_pair, number)?)?;
+            Some(end.at_ns.saturating_sub(packet.at_ns))
+        });
+        Some(there_ns.saturating_add(came.last().unwrap_or(0)))
+    }
+
+    fn packet(&self, index: PacketIndex) -> Option<&'a Packet> {
+        let process = self.timeline.processes.get(index.process)?;
+        process.queue_pairs.get(index.queue_pair)?.packets.get(index.packet)
+    }
+}
+
+/// Whether an opcode on the wire is that of an ACK or a NAK.
+fn is_acknowledgement(opcode: u8) -> bool {
+    // The low five bits say what a packet does, for each service alike.
+    opcode & 0x1f == 0x11
 }

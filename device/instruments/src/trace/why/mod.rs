@@ -1,7 +1,16 @@
 //! Where the time of a message went, and what to change: derived from the events of a timeline.
+//!
+//! [`CauseKind`] is the table of causes, with the records that each needs. The judge decides for each stretch
+//! of a message's time; a plan's faults go before what is only seen, and nothing is claimed that one side
+//! alone cannot know. [`Causes`] has the effects of one cause together.
 
+mod cause;
+mod causes;
+mod clues;
 mod finding;
+mod judge;
 mod loss;
+mod split;
 mod story;
 #[cfg(test)]
 mod tests;
@@ -13,10 +22,14 @@ use std::cmp::Reverse;
 use super::timeline::Timeline;
 use times::duration_ns;
 
+pub use cause::{Cause, CauseKind, Whose};
+pub use causes::{Causes, Group};
 pub use loss::Fate;
+pub use split::Share;
 use story::MessageIndex;
 pub use story::Story;
 pub use times::{Part, PartKind};
+pub(super) use words::time;
 
 /// Failed messages that are told at most; the oldest ones.
 const MAX_FAILED: usize = 100;
@@ -64,8 +77,9 @@ impl Reasons {
         }
         failed.sort_by_key(|(posted_ns, _)| *posted_ns);
         others.sort_by_key(|(duration_ns, number, _)| (*duration_ns, *number));
-        let arrows = loss::Arrows::of(timeline);
-        let story = |index: &MessageIndex| Story::of(timeline, &arrows, *index);
+        let (arrows, clues) = (loss::Arrows::of(timeline), clues::Clues::of(timeline));
+        let mut judge = judge::Judge::new(timeline, &arrows, &clues);
+        let mut story = |index: &MessageIndex| Story::of(timeline, &mut judge, *index);
         Reasons {
             more_failed: failed.len().saturating_sub(MAX_FAILED) as u64,
             failed: failed.iter().take(MAX_FAILED).filter_map(|(_, index)| story(index)).collect(),

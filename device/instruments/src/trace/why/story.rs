@@ -4,7 +4,10 @@ use std::fmt;
 
 use pumice_transport::types::{SendOpcode, WcStatus};
 
-use super::loss::{Arrows, Fate, Owner};
+use super::cause::Cause;
+use super::judge::Judge;
+use super::loss::{Fate, Owner};
+use super::split::{Share, shares};
 use super::times::{Part, duration_ns, parts};
 use super::words;
 use crate::trace::timeline::{Message, MomentKind, QueuePair, Setback, SetbackKind, Timeline};
@@ -46,8 +49,12 @@ pub struct Story {
     pub transmissions: u32,
     /// Requests of the queue pair that were posted before it and had not ended.
     pub requests_before: u64,
+    /// Why.
+    pub cause: Cause,
     /// Where the time went, longest first.
     pub parts: Vec<Part>,
+    /// Whose time it was, in the order of its way.
+    pub shares: Vec<Share>,
     /// What happened to it, a sentence each.
     pub happened: Vec<String>,
     /// What to change, a sentence each.
@@ -56,10 +63,11 @@ pub struct Story {
 
 impl Story {
     /// Of the message at this index.
-    pub(super) fn of(timeline: &Timeline, arrows: &Arrows, index: MessageIndex) -> Option<Story> {
+    pub(super) fn of(timeline: &Timeline, judge: &mut Judge<'_>, index: MessageIndex) -> Option<Story> {
         let (process_index, queue_pair, number) = index;
+        let cause = judge.judge(index)?.cause;
         let process = timeline.processes.get(process_index)?;
-        let owner = Owner { timeline, arrows, process: process_index, queue_pair };
+        let owner = Owner { timeline, arrows: judge.arrows, process: process_index, queue_pair };
         let qp = owner.qp()?;
         let message = qp.messages.get(number)?;
         let duration_ns = duration_ns(process, message);
@@ -83,14 +91,15 @@ impl Story {
             posted_ns: message.posted_ns,
             transmissions: message.transmissions,
             requests_before,
+            shares: shares(&owner, message, message.posted_ns.saturating_add(duration_ns), &cause),
+            cause,
             parts,
             happened: Vec::new(),
             remedies: Vec::new(),
         };
         story.tell_setbacks(&owner, message);
         story.tell_failure(qp, message);
-        let Story { parts, status, .. } = &story;
-        story.remedies = words::remedies(parts, duration_ns, requests_before, status.as_deref(), message);
+        story.remedies = words::remedies(&story, message);
         Some(story)
     }
 
@@ -103,6 +112,8 @@ impl Story {
                 SetbackKind::TimedOut { .. } | SetbackKind::Silence | SetbackKind::SequenceNak
             );
             let fate = if asks && setback.is_own { owner.fate(message, setback.at_ns) } else { None };
+            // What a plan did is said as the cause.
+            let fate = fate.filter(|fate| self.cause.rule.is_none() || fate.is_by_plan());
             let same = |other: &Setback| {
                 let kind = std::mem::discriminant(&other.kind) == std::mem::discriminant(&setback.kind);
                 kind && other.is_own == setback.is_own
@@ -113,12 +124,15 @@ impl Story {
             }
         }
         self.happened =
-            told.iter().map(|(setback, fate, count)| words::setback(setback, *fate, *count)).collect();
+            told.iter().map(|one| words::setback(one.0, one.1, one.2, self.cause.rule.is_some())).collect();
     }
 
     /// What the log says of a failure.
     fn tell_failure(&mut self, qp: &QueuePair, message: &Message) {
         let Some(end) = message.end.filter(|end| end.status != 0) else { return };
+        if self.cause.rule.is_some() {
+            return;
+        }
         let mut logged = qp.moments.iter().filter(|moment| {
             moment.kind == MomentKind::Log && (message.posted_ns..=end.at_ns).contains(&moment.at_ns)
         });
@@ -128,33 +142,48 @@ impl Story {
 
 impl fmt::Display for Story {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.told(""))
+    }
+}
+
+impl Story {
+    /// The story in words; `others`: a sentence about others with the same cause.
+    pub(super) fn told(&self, others: &str) -> String {
         let Story { message, wr_id, operation, bytes, qpn, program, process, tag, .. } = self;
-        write!(f, "Request {message} of QP {qpn:#x} ({program} {process}, tag {tag}; wr_id {wr_id:#x}, ")?;
-        write!(f, "{operation} of {bytes} B, posted at {})", words::time(self.posted_ns))?;
+        let mut text = format!(
+            "Request {message} of QP {qpn:#x} ({program} {process}, tag {tag}; wr_id {wr_id:#x}, {operation} of \
+             {bytes} B, posted at {})",
+            words::time(self.posted_ns)
+        );
         let took = words::time(self.duration_ns);
-        match &self.status {
-            Some(status) => write!(f, " took {took} and ended with {status}.")?,
-            None => write!(f, " has not ended: the trace ends {took} after it was posted.")?,
-        }
+        text += &match &self.status {
+            Some(status) => format!(" took {took} and ended with {status}."),
+            None => format!(" has not ended: the trace ends {took} after it was posted."),
+        };
         let parts = self.parts.iter().filter(|part| words::is_told(part.ns, self.duration_ns));
         let parts: Vec<String> =
             parts.map(|one| format!("{} {}", words::time(one.ns), one.kind.words())).collect();
-        if !parts.is_empty() {
-            write!(f, " Of this: {}.", parts.join("; "))?;
+        let shares = self.shares.iter().filter(|share| words::is_told(share.ns, self.duration_ns));
+        let shares: Vec<String> =
+            shares.map(|one| format!("{} {}", one.whose.words(), words::time(one.ns))).collect();
+        let sentences = [format!("cause: {}", self.cause.sentence)].into_iter();
+        let sentences = sentences
+            .chain((!parts.is_empty()).then(|| format!("of this: {}", parts.join("; "))))
+            .chain((shares.len() > 1).then(|| format!("by share: {}", shares.join(", "))))
+            .chain(self.happened.iter().cloned())
+            .chain(
+                (self.transmissions > 1)
+                    .then(|| format!("a packet of it was sent {} times", self.transmissions)),
+            )
+            .chain(Some(others.to_owned()).filter(|others| !others.is_empty()))
+            .chain(
+                (!self.remedies.is_empty()).then(|| format!("what to change: {}", self.remedies.join("; "))),
+            );
+        for sentence in sentences {
+            text += " ";
+            text += &words::sentence(&sentence);
         }
-        for happened in &self.happened {
-            let mut letters = happened.chars();
-            let first: String =
-                letters.next().map(|letter| letter.to_uppercase().collect()).unwrap_or_default();
-            write!(f, " {first}{}.", letters.as_str().trim_end_matches('.'))?;
-        }
-        if self.transmissions > 1 {
-            write!(f, " A packet of it was sent {} times.", self.transmissions)?;
-        }
-        if !self.remedies.is_empty() {
-            write!(f, " What to change: {}.", self.remedies.join("; "))?;
-        }
-        Ok(())
+        text
     }
 }
 

@@ -43,7 +43,7 @@ impl PartKind {
     pub const fn words(self) -> &'static str {
         match self {
             PartKind::SendQueue => "in the send queue, before its first packet",
-            PartKind::Network => "on the network and at the peer",
+            PartKind::Network => "on the way to the peer and back",
             PartKind::Timeout => "until the acknowledgement timer expired",
             PartKind::Silence => "until the peer's silence was taken for a loss",
             PartKind::ReceiverNotReady => "waiting until the peer might have a receive request",
@@ -93,32 +93,61 @@ fn wait_of(setback: &Setback) -> Option<(PartKind, u64, u64)> {
     }
 }
 
-/// The parts of a message's time, longest first; `end_ns` is where its time ends.
-pub(super) fn parts(message: &Message, end_ns: u64) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
-    let mut add = |kind, from_ns: u64, to_ns: u64| {
-        let ns = to_ns.saturating_sub(from_ns);
-        match parts.iter_mut().find(|part| part.kind == kind) {
-            Some(part) => part.ns = part.ns.saturating_add(ns),
-            None if ns > 0 => parts.push(Part { kind, ns }),
-            None => {}
+/// A stretch of a message's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    /// What it went to.
+    pub(super) kind: PartKind,
+    /// When it began.
+    pub(super) from_ns: u64,
+    /// When it ended.
+    pub(super) to_ns: u64,
+    /// The setback that ended it, or that it follows: its index in the message.
+    pub(super) setback: Option<usize>,
+}
+
+impl Span {
+    /// How long it was, in ns.
+    pub(super) const fn ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+/// The stretches of a message's time, in order; `end_ns` is where its time ends.
+pub(super) fn spans(message: &Message, end_ns: u64) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let mut add = |kind, from_ns: u64, to_ns: u64, setback| {
+        if to_ns > from_ns {
+            spans.push(Span { kind, from_ns, to_ns, setback });
         }
     };
     let completed_ns = message.end.map_or(end_ns, |end| end.at_ns).min(end_ns);
     let first_ns = message.first_packet_ns.unwrap_or(completed_ns).min(completed_ns);
-    add(PartKind::SendQueue, message.posted_ns, first_ns);
+    add(PartKind::SendQueue, message.posted_ns, first_ns, None);
     let answered_ns = message.acknowledged_ns.unwrap_or(completed_ns).clamp(first_ns, completed_ns);
     let mut at_ns = first_ns;
-    for setback in &message.setbacks {
+    for (number, setback) in message.setbacks.iter().enumerate() {
         let Some((kind, from_ns, to_ns)) = wait_of(setback) else { continue };
         let (from_ns, to_ns) = (from_ns.clamp(at_ns, answered_ns), to_ns.clamp(at_ns, answered_ns));
-        add(PartKind::Network, at_ns, from_ns);
-        add(kind, from_ns, to_ns);
+        add(PartKind::Network, at_ns, from_ns, None);
+        add(kind, from_ns, to_ns, Some(number));
         at_ns = to_ns.max(at_ns);
     }
-    add(PartKind::Network, at_ns, answered_ns);
-    add(PartKind::Completion, answered_ns, completed_ns);
-    add(PartKind::Poll, completed_ns, end_ns);
+    add(PartKind::Network, at_ns, answered_ns, None);
+    add(PartKind::Completion, answered_ns, completed_ns, None);
+    add(PartKind::Poll, completed_ns, end_ns, None);
+    spans
+}
+
+/// The parts of a message's time, longest first; `end_ns` is where its time ends.
+pub(super) fn parts(message: &Message, end_ns: u64) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for span in spans(message, end_ns) {
+        match parts.iter_mut().find(|part| part.kind == span.kind) {
+            Some(part) => part.ns = part.ns.saturating_add(span.ns()),
+            None => parts.push(Part { kind: span.kind, ns: span.ns() }),
+        }
+    }
     parts.sort_by_key(|part| Reverse(part.ns));
     parts
 }

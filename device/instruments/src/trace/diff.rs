@@ -1,0 +1,312 @@
+//! What differs between two runs of the same programs: what they posted, how it ended, what was repeated, the
+//! order of completions, and the time by part.
+
+use std::collections::BTreeMap;
+
+use pumice_transport::types::{SendOpcode, WcStatus};
+use serde::Serialize;
+
+use super::timeline::{Message, QueuePair, Timeline, TimelineProcess};
+use super::why::{Causes, Group, Part, PartKind, time};
+
+/// Departures that are kept; the others are counted.
+const MOST: usize = 1000;
+/// A message departs in time if it takes so many times as long,
+const SLOWER: u64 = 4;
+/// and so much longer, in ns.
+const LONGER_NS: u64 = 1_000_000;
+/// Causes that are compared.
+const CAUSES: usize = 100;
+
+/// In what a message departs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DepartureKind {
+    /// One run has it, and the other does not; or it is another operation or length.
+    Posted,
+    /// It ended otherwise.
+    Ended,
+    /// Packets of it were sent again in one run.
+    Retried,
+    /// It completed before or behind others than in the other run.
+    Order,
+    /// It took much longer.
+    Time,
+}
+
+/// A message that departs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Departure {
+    /// In what.
+    pub kind: DepartureKind,
+    /// When it was posted: in ns since the first record, in the second run if that has it.
+    pub at_ns: u64,
+    /// What fault plans call the process.
+    pub tag: String,
+    /// The ordinal of its queue pair in the process.
+    pub qp: u32,
+    /// Its ordinal on the queue pair since that was reset.
+    pub message: u64,
+    /// How it departs, in a sentence.
+    pub sentence: String,
+}
+
+/// What differs between two runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Differences {
+    /// Messages of the two runs.
+    pub messages: [u64; 2],
+    /// Messages that depart, the first one first.
+    pub departures: Vec<Departure>,
+    /// Departures beyond those.
+    pub more: u64,
+    /// The time of all messages by part, in ns: of the first run and of the second one.
+    pub parts: Vec<(PartKind, [u64; 2])>,
+    /// Causes that one run has alone, as sentences: of the first run, and of the second one.
+    pub causes: [Vec<String>; 2],
+}
+
+impl Differences {
+    /// Between two runs.
+    pub fn between(first: &Timeline, second: &Timeline) -> Differences {
+        let mut all = Differences { messages: [first, second].map(messages), ..Differences::default() };
+        let mut found = Vec::new();
+        for (one, other) in pairs(first, second) {
+            for (qp, other_qp) in queue_pairs(one, other) {
+                compare(one.or(other), qp, other_qp, &mut found);
+            }
+        }
+        order(first, second, &mut found);
+        found.sort_by_key(|departure| (departure.at_ns, departure.kind));
+        all.more = found.len().saturating_sub(MOST) as u64;
+        found.truncate(MOST);
+        all.departures = found;
+        let sums = [first, second].map(sums);
+        let sum = |kind: PartKind| sums.each_ref().map(|sums| sums.get(&kind).copied().unwrap_or(0));
+        all.parts = PartKind::ALL.into_iter().map(|kind| (kind, sum(kind))).collect();
+        all.parts.retain(|(_, both)| both.iter().any(|ns| *ns > 0));
+        all.causes = causes(first, second);
+        all
+    }
+
+    /// Whether the runs did the same: nothing departs but time.
+    pub fn are_alike(&self) -> bool {
+        self.departures.iter().all(|departure| departure.kind == DepartureKind::Time)
+    }
+}
+
+fn messages(timeline: &Timeline) -> u64 {
+    let queue_pairs = timeline.processes.iter().flat_map(|process| &process.queue_pairs);
+    queue_pairs.map(|qp| qp.messages.len() as u64).sum()
+}
+
+/// Processes that belong together: those of one tag, in their order.
+fn pairs<'a>(
+    first: &'a Timeline,
+    second: &'a Timeline,
+) -> Vec<(Option<&'a TimelineProcess>, Option<&'a TimelineProcess>)> {
+    let mut by_tag: BTreeMap<(&str, usize), [Option<&TimelineProcess>; 2]> = BTreeMap::new();
+    for (number, timeline) in [first, second].into_iter().enumerate() {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        for process in &timeline.processes {
+            let tag = process.header.tag.as_str();
+            let count = seen.entry(tag).or_default();
+            let entry = by_tag.entry((tag, *count)).or_default();
+            *count += 1;
+            if let Some(entry) = entry.get_mut(number) {
+                *entry = Some(process);
+            }
+        }
+    }
+    by_tag.into_values().map(|[one, other]| (one, other)).collect()
+}
+
+type Both<'a> = (Option<&'a QueuePair>, Option<&'a QueuePair>);
+
+fn queue_pairs<'a>(one: Option<&'a TimelineProcess>, other: Option<&'a TimelineProcess>) -> Vec<Both<'a>> {
+    let mut both: BTreeMap<u32, [Option<&QueuePair>; 2]> = BTreeMap::new();
+    for (number, process) in [one, other].into_iter().enumerate() {
+        for qp in process.map(|process| &process.queue_pairs).into_iter().flatten() {
+            if let Some(entry) = both.entry(qp.ordinal).or_default().get_mut(number) {
+                *entry = Some(qp);
+            }
+        }
+    }
+    both.into_values().map(|[one, other]| (one, other)).collect()
+}
+
+/// Compares the messages of a queue pair.
+fn compare(
+    process: Option<&TimelineProcess>,
+    one: Option<&QueuePair>,
+    other: Option<&QueuePair>,
+    found: &mut Vec<Departure>,
+) {
+    let Some((process, qp)) = process.zip(one.or(other)) else { return };
+    let empty: &[Message] = &[];
+    let [a, b] = [one, other].map(|qp| qp.map_or(empty, |qp| qp.messages.as_slice()));
+    let mut say = |kind, message: &Message, sentence: String| {
+        found.push(Departure {
+            kind,
+            at_ns: message.posted_ns,
+            tag: process.header.tag.clone(),
+            qp: qp.ordinal,
+            message: message.number,
+            sentence,
+        });
+    };
+    for index in 0..a.len().max(b.len()) {
+        match (a.get(index), b.get(index)) {
+            (Some(a), Some(b)) => {
+                let (ours, theirs) = (posted(a), posted(b));
+                if ours != theirs {
+                    say(DepartureKind::Posted, b, format!("{ours} in the first run, {theirs} in the second"));
+                    // From here on the two are not the same messages.
+                    return;
+                }
+                if let Some((kind, sentence)) = departs(process, a, b) {
+                    say(kind, b, sentence);
+                }
+            }
+            (Some(a), None) => {
+                posted_more(index, a, &mut say, ("first", "second"));
+                return;
+            }
+            (None, Some(b)) => {
+                posted_more(index, b, &mut say, ("second", "first"));
+                return;
+            }
+            (None, None) => return,
+        }
+    }
+}
+
+/// One run has posted more.
+fn posted_more(
+    index: usize,
+    message: &Message,
+    say: &mut impl FnMut(DepartureKind, &Message, String),
+    (has, lacks): (&str, &str),
+) {
+    let sentence = format!(
+        "the {has} run posted it ({}), and the {lacks} run ended after {index} requests",
+        posted(message)
+    );
+    say(DepartureKind::Posted, message, sentence);
+}
+
+/// How a message of the second run departs from the same one of the first.
+fn departs(process: &TimelineProcess, a: &Message, b: &Message) -> Option<(DepartureKind, String)> {
+    let (ours, theirs) = (ended(a), ended(b));
+    if ours != theirs {
+        let sentence = format!("{ours} in the first run, {theirs} in the second");
+        return Some((DepartureKind::Ended, sentence));
+    }
+    let [(a_ns, _), (b_ns, parts)] = [a, b].map(|message| Part::of(process, message));
+    let took = |ns: u64| time(ns);
+    if a.transmissions.max(1) != b.transmissions.max(1) {
+        let sentence = format!(
+            "a packet of it was sent {} in the first run, {} in the second; it took {} and {}",
+            times(a.transmissions),
+            times(b.transmissions),
+            took(a_ns),
+            took(b_ns)
+        );
+        return Some((DepartureKind::Retried, sentence));
+    }
+    let (less, more) = (a_ns.min(b_ns), a_ns.max(b_ns));
+    if more > less.saturating_mul(SLOWER) && more - less > LONGER_NS {
+        let parts = if b_ns > a_ns { parts } else { Part::of(process, a).1 };
+        let most = parts
+            .first()
+            .map_or_else(String::new, |part| format!(": {} {}", took(part.ns), part.kind.words()));
+        let sentence =
+            format!("it took {} in the first run, and {} in the second{most}", took(a_ns), took(b_ns));
+        return Some((DepartureKind::Time, sentence));
+    }
+    None
+}
+
+fn times(count: u32) -> String {
+    if count <= 1 { "once".to_owned() } else { format!("{count} times") }
+}
+
+fn posted(message: &Message) -> String {
+    let known = SendOpcode::from_number(u32::from(message.opcode));
+    let name = known.map_or_else(|| format!("operation {}", message.opcode), |known| known.name().to_owned());
+    let signaled = if message.signaled { "" } else { ", unsignaled" };
+    format!("{name} of {} B{signaled}", message.bytes)
+}
+
+fn ended(message: &Message) -> String {
+    let Some(end) = message.end else { return "it had not ended".to_owned() };
+    let known = WcStatus::ALL.into_iter().find(|known| *known as u8 == end.status);
+    let name = known.map_or_else(|| format!("status {}", end.status), |known| known.name().to_owned());
+    format!("it ended with {name}")
+}
+
+/// Where the order of completions, over all queue pairs of a process, departs first.
+fn order(first: &Timeline, second: &Timeline, found: &mut Vec<Departure>) {
+    for (one, other) in pairs(first, second) {
+        let Some((one, other)) = one.zip(other) else { continue };
+        let [ours, theirs] = [one, other].map(completions);
+        let differs = ours.iter().zip(&theirs).position(|(a, b)| (a.1, a.2) != (b.1, b.2));
+        let Some(index) = differs else { continue };
+        let (Some(ours), Some(theirs)) = (ours.get(index), theirs.get(index)) else { continue };
+        let sentence = format!(
+            "as completion {index} of the process, request {} of queue pair {} came in the first run, and this \
+             one in the second",
+            ours.2, ours.1
+        );
+        found.push(Departure {
+            kind: DepartureKind::Order,
+            at_ns: theirs.0,
+            tag: other.header.tag.clone(),
+            qp: theirs.1,
+            message: theirs.2,
+            sentence,
+        });
+    }
+}
+
+/// When requests with a completion of their own completed, and which, in order.
+fn completions(process: &TimelineProcess) -> Vec<(u64, u32, u64)> {
+    let mut all = Vec::new();
+    for qp in &process.queue_pairs {
+        for message in &qp.messages {
+            let end = message.end.filter(|end| end.has_completion);
+            all.extend(end.map(|end| (end.at_ns, qp.ordinal, message.number)));
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+/// The time of all messages by part.
+fn sums(timeline: &Timeline) -> BTreeMap<PartKind, u64> {
+    let mut sums = BTreeMap::new();
+    for process in &timeline.processes {
+        for message in process.queue_pairs.iter().flat_map(|qp| &qp.messages) {
+            for part in Part::of(process, message).1 {
+                let sum: &mut u64 = sums.entry(part.kind).or_default();
+                *sum = sum.saturating_add(part.ns);
+            }
+        }
+    }
+    sums
+}
+
+/// Causes that one run has alone.
+fn causes(first: &Timeline, second: &Timeline) -> [Vec<String>; 2] {
+    let both = [first, second].map(|timeline| Causes::of(timeline, CAUSES).groups);
+    let [ours, theirs] = &both;
+    let alone = |own: &[Group], others: &[Group]| {
+        let is_new = |one: &&Group| {
+            let same =
+                |other: &Group| other.cause.kind == one.cause.kind && other.cause.rule == one.cause.rule;
+            !one.cause.kind.is_ordinary() && !others.iter().any(same)
+        };
+        own.iter().filter(is_new).map(|one| one.cause.sentence.clone()).collect()
+    };
+    [alone(ours, theirs), alone(theirs, ours)]
+}

@@ -1,0 +1,146 @@
+//! `pumice run --require`: what a run is required to be like, judged by its traces.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use pumice_device::settings;
+use pumice_device::share::runtime_folder;
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+use crate::printed::complain;
+use crate::run::{RunOptions, run_beside};
+use crate::trace::require::{Required, line};
+use crate::trace::timeline_of;
+
+/// Traces that are read at most.
+const MOST_TRACES: usize = 4096;
+
+/// A file that may be a trace.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    path: PathBuf,
+    bytes: u64,
+    changed: Option<SystemTime>,
+}
+
+/// Runs the program by `run`, and judges what it did. Its exit code is the program's if that is not 0, else 1
+/// if a requirement is not met.
+pub(super) fn run(mut options: RunOptions, run: impl FnOnce(&RunOptions) -> CommandResult) -> CommandResult {
+    let required = options.require.read()?;
+    if std::env::var_os(settings::TRACE).is_some() && options.trace.is_none() {
+        return Err(CommandError::Usage(format!(
+            "--require needs the trace of this run alone: give --trace FILE, and unset {}",
+            settings::TRACE
+        )));
+    }
+    let own = if options.trace.is_some() { None } else { Some(private_folder()?) };
+    let file = options.trace.clone().or_else(|| Some(own.as_ref()?.join("%p.trace"))).unwrap_or_default();
+    let before = traces(&file);
+    options.trace = Some(file.clone());
+    let program = options.program.first().map(|name| name.to_string_lossy().into_owned());
+    let ended = run(&options);
+    let judged = judge(&required, &file, &before, &program.unwrap_or_default());
+    if let Some(folder) = own {
+        // What cannot be removed lies in the user's own folder.
+        let _ = fs::remove_dir_all(folder);
+    }
+    ended?;
+    judged
+}
+
+/// Waits for the program beside this process, for want of another reason to.
+pub(super) fn beside(options: &RunOptions) -> CommandResult {
+    match run_beside(options)? {
+        0 => Ok(Outcome::Good),
+        exit_code => Err(CommandError::Ended { exit_code }),
+    }
+}
+
+/// A new folder of this user's alone.
+fn private_folder() -> Result<PathBuf, CommandError> {
+    let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
+    let folder = runtime.join(format!("require-{}", std::process::id()));
+    // One that an earlier process of this number has left.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).map_err(|error| {
+        CommandError::Failed(format!("{} cannot be made: {error}: make room", folder.display()))
+    })?;
+    Ok(folder)
+}
+
+fn judge(required: &Required, file: &Path, before: &[Found], program: &str) -> CommandResult {
+    // A file that was there and has not changed is of another run.
+    let is_new = |one: &Found| !before.contains(one);
+    let files: Vec<PathBuf> =
+        traces(file).into_iter().filter(is_new).map(|one| one.path).take(MOST_TRACES).collect();
+    let verdicts = required.judge(&timeline_of(&files)?);
+    for verdict in &verdicts {
+        complain(&line(verdict));
+    }
+    required.report(program, &verdicts)?;
+    let failed = verdicts.iter().filter(|verdict| !verdict.is_met).count();
+    match failed {
+        0 => Ok(Outcome::Good),
+        failed => Err(CommandError::Failed(format!(
+            "the program ended well, and {failed} of {} requirements are not met",
+            verdicts.len()
+        ))),
+    }
+}
+
+/// The traces that processes write if this is the name: with numbers of processes for `%p`, and behind it
+/// where several processes would write to one.
+fn traces(file: &Path) -> Vec<Found> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(name) = file.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let found = |entry: fs::DirEntry| {
+        let about = entry.metadata().ok()?;
+        Some(Found { path: entry.path(), bytes: about.len(), changed: about.modified().ok() })
+    };
+    let named = entries.filter(|entry| is_of(&entry.file_name().to_string_lossy(), &name));
+    let mut found: Vec<Found> = named.filter_map(found).collect();
+    found.sort();
+    found
+}
+
+/// Whether a file has this name, with digits for `%p`, or with a number before its extension.
+fn is_of(entry: &str, name: &str) -> bool {
+    let between = |front: &str, back: &str| {
+        let middle = entry.strip_prefix(front).and_then(|rest| rest.strip_suffix(back));
+        middle.is_some_and(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    if let Some((front, back)) = name.split_once("%p") {
+        return between(front, back);
+    }
+    let beside = match name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) {
+        Some((stem, extension)) => between(&format!("{stem}."), &format!(".{extension}")),
+        None => between(&format!("{name}."), ""),
+    };
+    entry == name || beside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of;
+
+    #[test]
+    fn traces_of_a_name_are_known() {
+        for (entry, name, is) in [
+            ("12.trace", "%p.trace", true),
+            ("a-12.trace", "a-%p.trace", true),
+            ("a-x.trace", "a-%p.trace", false),
+            ("t", "t", true),
+            ("t.17", "t", true),
+            ("t.old", "t", false),
+            ("t.17.trace", "t.trace", true),
+            ("t.x.trace", "t.trace", false),
+            ("u", "t", false),
+        ] {
+            assert_eq!(is_of(entry, name), is, "{entry} {name}");
+        }
+    }
+}

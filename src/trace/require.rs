@@ -1,0 +1,127 @@
+//! `pumice trace require`, and what `pumice run --require` shares with it.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use pumice_device::findings::{About, Fields, Finding, Report, ReportFormat, json, junit, print};
+use pumice_device::trace::Timeline;
+use pumice_device::trace::require::{REQUIREMENT_KINDS, Requirement, Verdict};
+
+use crate::outcome::{CommandError, CommandResult, Outcome};
+
+/// What a run is required to be like.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RequireOptions {
+    /// Require this of the run, as in 'rdma.bytes > 1GB', 'no retransmission', 'p99(send) < 50us' or 'peer
+    /// 10.0.0.2 used'; may be given several times; see docs/require.md
+    #[arg(long = "require", value_name = "REQUIREMENT")]
+    pub(crate) requirements: Vec<String>,
+    /// Write what became of the requirements to this file, too
+    #[arg(long, value_name = "FILE", requires = "requirements")]
+    pub(crate) require_report: Option<PathBuf>,
+    /// Format of that file: text, json, sarif, junit or markdown [default: by its extension]
+    #[arg(long, value_name = "FORMAT", requires = "require_report")]
+    pub(crate) require_format: Option<String>,
+}
+
+/// Requirements that are known to make sense, and where their report goes.
+pub(crate) struct Required {
+    requirements: Vec<Requirement>,
+    report: Option<(PathBuf, ReportFormat)>,
+}
+
+impl RequireOptions {
+    /// Reads what was required.
+    ///
+    /// # Errors
+    /// A requirement is none, or a format: the command line is wrong.
+    pub(crate) fn read(&self) -> Result<Required, CommandError> {
+        let read = |text: &String| {
+            Requirement::parse(text).map_err(|error| CommandError::Usage(format!("--require: {error}")))
+        };
+        let requirements = self.requirements.iter().map(read).collect::<Result<_, _>>()?;
+        let format = self.require_format.as_deref().map(|name| {
+            ReportFormat::named(name).ok_or_else(|| {
+                let names = ReportFormat::NAMES;
+                CommandError::Usage(format!("--require-format {name}: there are {names}"))
+            })
+        });
+        let format = format.transpose()?;
+        let report = self
+            .require_report
+            .as_ref()
+            .map(|file| (file.clone(), format.unwrap_or_else(|| ReportFormat::of_file(file))));
+        Ok(Required { requirements, report })
+    }
+}
+
+impl Required {
+    /// Judges all requirements by what traces tell.
+    pub(crate) fn judge(&self, timeline: &Timeline) -> Vec<Verdict> {
+        let headers = timeline.processes.iter().map(|process| &process.header);
+        let missing = headers.map(|header| header.omitted_records + header.lost_records).sum();
+        self.requirements.iter().map(|one| one.judge(timeline, missing)).collect()
+    }
+
+    /// Writes the report, if one was asked for. `program`: what was run, or the traces.
+    pub(crate) fn report(&self, program: &str, verdicts: &[Verdict]) -> Result<(), CommandError> {
+        let Some((file, format)) = &self.report else { return Ok(()) };
+        let findings: Vec<Finding> = verdicts.iter().map(Verdict::to_finding).collect();
+        let about = About { program: program.to_owned(), is_whole: true, ..About::default() };
+        let report =
+            Report { command: "require", about: &about, kinds: &REQUIREMENT_KINDS, findings: &findings };
+        let text = match format {
+            ReportFormat::Junit => junit::cases(&report, case),
+            format => print(&report, *format),
+        };
+        fs::write(file, text).map_err(|error| {
+            CommandError::Failed(format!(
+                "--require-report {}: it cannot be written: {error}",
+                file.display()
+            ))
+        })
+    }
+}
+
+/// A requirement as a test case: its name is the requirement alone, so that servers know it again.
+fn case(_: usize, finding: &Finding) -> junit::Case {
+    let is_met = finding.level < pumice_device::findings::Level::Error;
+    let end = if is_met { junit::CaseEnd::Passed } else { junit::CaseEnd::Failed };
+    junit::Case { name: finding.subject.clone(), seconds: None, end, details: String::new() }
+}
+
+/// A verdict as one line.
+pub(crate) fn line(verdict: &Verdict) -> String {
+    let word = if verdict.is_met { "met" } else { "NOT MET" };
+    format!("{word}: {}: {}", verdict.requirement, verdict.sentence)
+}
+
+/// Judges traces.
+pub(super) fn run(
+    timeline: &Timeline,
+    options: &RequireOptions,
+    names: &str,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> CommandResult {
+    let required = options.read()?;
+    let verdicts = required.judge(timeline);
+    let is_met = verdicts.iter().all(|verdict| verdict.is_met);
+    if as_json {
+        let all: Vec<Fields> = verdicts.iter().map(fields).collect();
+        let object = Fields::default().with("is_met", is_met).with("requirements", all);
+        out.write_all(json::line(&object).as_bytes())?;
+    } else {
+        for verdict in &verdicts {
+            writeln!(out, "{}", line(verdict))?;
+        }
+    }
+    required.report(names, &verdicts)?;
+    Ok(if is_met { Outcome::Good } else { Outcome::Bad })
+}
+
+fn fields(verdict: &Verdict) -> Fields {
+    verdict.to_finding().evidence.with("sentence", verdict.sentence.as_str())
+}
