@@ -113,7 +113,7 @@ impl QueuePair {
         QueuePair {
             requester: Requester::new(config.capacity.max_send_wr, &settings),
             receiver: Receiver::new(config.qp_type),
-            srd: srd_of(config.qp_type, config.capacity.max_send_wr, SrdOrder::InOrder),
+            srd: srd_of(config.qp_type, config.capacity.max_send_wr, SrdOrder::InOrder, false),
             settings,
             capacity: config.capacity,
             port_mtu_bytes: config.port_mtu_bytes,
@@ -147,9 +147,15 @@ impl QueuePair {
         &self.capacity
     }
 
-    /// In which order messages of SRD leave from now on. Nothing is on its way yet.
-    pub fn set_srd_order(&mut self, order: SrdOrder) {
-        self.srd = srd_of(self.settings.qp_type, self.capacity.max_send_wr, order);
+    /// In which order messages of SRD leave from now on, and whether WRITEs with immediate data that arrive take
+    /// no receive request. Nothing is on its way yet.
+    pub fn set_srd(&mut self, order: SrdOrder, takes_unsolicited: bool) {
+        self.srd = srd_of(self.settings.qp_type, self.capacity.max_send_wr, order, takes_unsolicited);
+    }
+
+    /// WRITEs with immediate data that arrive take no receive request.
+    pub fn takes_unsolicited(&self) -> bool {
+        self.srd.as_ref().is_some_and(|srd| srd.takes_unsolicited())
     }
 
     /// The address that the newest message of SRD from a queue pair of this number came from.
@@ -388,8 +394,8 @@ impl QueuePair {
 }
 
 /// What a queue pair of SRD has.
-fn srd_of(qp_type: QpType, max_send_wr: u32, order: SrdOrder) -> Option<Box<Srd>> {
-    qp_type.is_srd().then(|| Box::new(Srd::new(max_send_wr, order)))
+fn srd_of(qp_type: QpType, max_send_wr: u32, order: SrdOrder, takes_unsolicited: bool) -> Option<Box<Srd>> {
+    qp_type.is_srd().then(|| Box::new(Srd::new(max_send_wr, order, takes_unsolicited)))
 }
 
 impl Receiver {

@@ -27,6 +27,25 @@ pub enum QpType {
     Srd = 11,
 }
 
+/// A service that only calls of a vendor make queue pairs of, and what such a queue pair is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnService {
+    /// SRD.
+    Srd {
+        /// WRITEs with immediate data take no receive request.
+        takes_unsolicited: bool,
+    },
+}
+
+impl OwnService {
+    /// The type of the queue pair.
+    pub const fn qp_type(self) -> QpType {
+        match self {
+            OwnService::Srd { .. } => QpType::Srd,
+        }
+    }
+}
+
 /// A type of queue pairs and what it is.
 #[derive(Debug, Clone, Copy)]
 pub struct QpTypeRow {

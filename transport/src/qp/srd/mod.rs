@@ -42,10 +42,10 @@ pub(crate) struct Srd {
 }
 
 impl Srd {
-    pub(crate) fn new(max_send_wr: u32, order: SrdOrder) -> Srd {
+    pub(crate) fn new(max_send_wr: u32, order: SrdOrder, takes_unsolicited: bool) -> Srd {
         Srd {
             sender: Sender::new(max_send_wr, order),
-            receiver: Receiver::default(),
+            receiver: Receiver::new(takes_unsolicited),
             answers: Answers::default(),
             next_psn: Psn::new(0),
         }
@@ -54,6 +54,11 @@ impl Srd {
     /// In which order messages leave.
     pub(crate) fn order(&self) -> SrdOrder {
         self.sender.order()
+    }
+
+    /// WRITEs with immediate data that arrive take no receive request.
+    pub(crate) fn takes_unsolicited(&self) -> bool {
+        self.receiver.takes_unsolicited()
     }
 
     /// The send queue takes no further request.
@@ -147,7 +152,7 @@ impl Srd {
     /// Everything that was posted ends as flushed; what has half arrived is forgotten.
     pub(crate) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
         self.sender.flush(settings, host);
-        self.receiver = Receiver::default();
+        self.receiver = Receiver::new(self.receiver.takes_unsolicited());
         self.answers = Answers::default();
     }
 }

@@ -178,7 +178,7 @@ impl Node {
             port_mtu_bytes: 1024,
             congestion: Congestion::default(),
         });
-        qp.set_srd_order(order);
+        qp.set_srd(order, false);
         let mut device = Device {
             memory: vec![0; MEMORY],
             receives: VecDeque::new(),
@@ -598,4 +598,29 @@ fn headers_of_any_kind_harm_nothing() {
     network.under_way.clear();
     network.run();
     assert_eq!(network.nodes[0].device.sent.len(), 1);
+}
+
+#[test]
+fn a_write_that_is_not_asked_for_takes_no_receive_request_and_is_not_carried_out_twice() {
+    for seed in 0..30 {
+        let weather = Weather { lost: 200, twice: 300, longest_ns: 1_000_000 };
+        let mut network = Network::new(2, seed, weather, SrdOrder::Seed(seed), Some(0));
+        network.nodes[1].qp.set_srd(SrdOrder::InOrder, true);
+        assert!(network.nodes[1].qp.takes_unsolicited() && !network.nodes[0].qp.takes_unsolicited());
+        for wr_id in 1..=20 {
+            let list = [sge(0, 5000)];
+            let mut wanted = request(wr_id, SendOpcode::RdmaWriteWithImm, (0, 1), &list);
+            wanted.remote = RemoteTarget { address: wr_id * SLOT, rkey: KEY };
+            network.nodes[0].post(&wanted);
+        }
+        network.run();
+        let (sent, received) = (&network.nodes[0].device.sent, &network.nodes[1].device.received);
+        assert!(sent.len() == 20 && sent.iter().all(|done| done.status == WcStatus::Success), "seed {seed}");
+        let came: BTreeSet<u32> = received.iter().map(|done| u32::from_be_bytes(done.imm_data)).collect();
+        assert_eq!((came, received.len()), ((1..=20).collect(), 20), "seed {seed}");
+        let is_it = |done: &WorkCompletion| {
+            (done.wr_id, done.opcode, done.byte_len) == (0, WcOpcode::RecvRdmaWithImm, 5000)
+        };
+        assert!(received.iter().all(is_it), "seed {seed}");
+    }
 }

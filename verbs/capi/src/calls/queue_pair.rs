@@ -2,14 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pumice_calls::Call;
 use pumice_device::check::QpMade;
 use pumice_device::ethernet::Spread;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
-use pumice_transport::types::{LocalData, QpCapacity, QpType, SendOpcode, WR_OPCODES, WrInfo};
+use pumice_transport::types::{LocalData, OwnService, QpCapacity, QpType, SendOpcode, WR_OPCODES, WrInfo};
 use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{capacity_from, capacity_to};
@@ -57,8 +57,8 @@ pub(super) const QPT_DRIVER: u32 = 0xff;
 
 /// Everything that makes a queue pair, of both ways to ask for one.
 pub(super) struct Wanted {
-    /// SRD, if a call of the vendor asks for that: else the attributes say it.
-    pub(super) kind: Option<QpType>,
+    /// The service, if a call of a vendor asks for one of its own: else the attributes say it.
+    pub(super) own: Option<OwnService>,
     pub(super) context: *mut ibv_context,
     pub(super) pd: *mut ibv_pd,
     pub(super) xrcd: *mut ibv_xrcd,
@@ -75,7 +75,7 @@ const ELEMENT_BYTES: u32 = 16;
 /// Makes a queue pair: the program's pointer, and the attributes with the capacity that it got.
 pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let mut attributes = wanted.attributes;
-    let qp_type = wanted.kind.map_or_else(|| qp_type(attributes.qp_type), Ok)?;
+    let qp_type = wanted.own.map_or_else(|| qp_type(attributes.qp_type), |own| Ok(own.qp_type()))?;
     let context = Context::of(wanted.context)?;
     check_kind(&context, qp_type)?;
     let pd = live_or_none::<Pd>(wanted.pd)?;
@@ -98,7 +98,7 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
     let room = Room::<Qp>::new();
     let cookie = room.cookie();
     let events = EventSource::of_object(wanted.context, cookie);
-    let (number, capacity) = context.hca().create_qp(&QpInit {
+    let init = QpInit {
         qp_type,
         pd: domain,
         send_cq: queue_of(wanted, send_cq),
@@ -108,7 +108,8 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
         capacity,
         signal_all: attributes.sq_sig_all != 0,
         cookie,
-    })?;
+    };
+    let (number, capacity) = context.hca().create_own_qp(&init, wanted.own)?;
     context.own(Owned::QueuePair(number.value()));
     if let Some((_, spread)) = &wanted.spread {
         context.hca().spread(number, spread.clone())?;
@@ -131,6 +132,7 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
             is_datagram: qp_type.is_datagram(),
             signals_all: attributes.sq_sig_all != 0,
             events,
+            vendor: OnceLock::new(),
             registration: None,
             series,
             _domain_use: pd.as_ref().and_then(|pd| pd.begin_use()),
@@ -262,7 +264,7 @@ pub(crate) extern "C" fn ibv_create_qp(
         let given = *init_attr.get()?;
         let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
         let wanted = Wanted {
-            kind: None,
+            own: None,
             context: domain.context_pointer(),
             pd,
             xrcd,
@@ -312,6 +314,7 @@ pub(crate) fn open_target(
             signals_all: false,
             events,
             domain: None,
+            vendor: OnceLock::new(),
             registration: Some(registration),
             series: None,
             _domain_use: None,
@@ -425,7 +428,7 @@ pub(crate) extern "C" fn create_qp_ex(
         let given = |bit: u32| mask & bit != 0;
         let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
         let wanted = Wanted {
-            kind: None,
+            own: None,
             context,
             pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
             xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },

@@ -1,7 +1,7 @@
 //! Queue pairs.
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, TargetRegistration};
@@ -12,7 +12,7 @@ use super::context::Context;
 use super::events::EventSource;
 use super::send_series::Series;
 use super::usage::Use;
-use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
+use crate::ground::abi::{efadv_qp, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
 use crate::ground::errno::Errno;
 use crate::ground::gate::About;
 use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, find_at, show, shown};
@@ -40,6 +40,8 @@ pub(crate) struct Parts {
     pub(crate) registration: Option<TargetRegistration>,
     /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
     pub(crate) series: Option<Box<Turn<Series>>>,
+    /// What a call of a vendor gives of it.
+    pub(crate) vendor: OnceLock<Box<efadv_qp>>,
     pub(crate) _domain_use: Option<Use>,
     /// Of the table over which its frames are spread.
     pub(crate) _table_use: Option<Use>,
@@ -109,6 +111,11 @@ impl Qp {
     #[inline]
     pub(crate) fn series(&self) -> Option<&Turn<Series>> {
         self.parts.series.as_deref()
+    }
+
+    /// What programs of EFA set more of a request by; `make` makes it at the first call.
+    pub(crate) fn efa(&self, make: impl FnOnce() -> efadv_qp) -> *mut efadv_qp {
+        std::ptr::from_ref(&**self.parts.vendor.get_or_init(|| Box::new(make()))).cast_mut()
     }
 
     /// Its protection domain; XRC targets have none.
