@@ -41,11 +41,20 @@ pub(crate) struct Parts {
     /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
     pub(crate) series: Option<Box<Turn<Series>>>,
     /// What a call of a vendor gives of it.
-    pub(crate) vendor: OnceLock<Box<efadv_qp>>,
+    pub(crate) vendor: OnceLock<Box<EfaQp>>,
     pub(crate) _domain_use: Option<Use>,
     /// Of the table over which its frames are spread.
     pub(crate) _table_use: Option<Use>,
 }
+
+/// What programs of EFA set more of a request by.
+#[repr(C)]
+pub(crate) struct EfaQp(efadv_qp);
+
+// SAFETY: nothing in it changes once it is made, and its pointers are followed by calls only.
+unsafe impl Send for EfaQp {}
+// SAFETY: as above.
+unsafe impl Sync for EfaQp {}
 
 // SAFETY: the first field begins with the C structure.
 unsafe impl Held for Qp {
@@ -115,7 +124,8 @@ impl Qp {
 
     /// What programs of EFA set more of a request by; `make` makes it at the first call.
     pub(crate) fn efa(&self, make: impl FnOnce() -> efadv_qp) -> *mut efadv_qp {
-        std::ptr::from_ref(&**self.parts.vendor.get_or_init(|| Box::new(make()))).cast_mut()
+        let efa = self.parts.vendor.get_or_init(|| Box::new(EfaQp(make())));
+        std::ptr::from_ref(&**efa).cast_mut().cast()
     }
 
     /// Its protection domain; XRC targets have none.
