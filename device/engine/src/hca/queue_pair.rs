@@ -122,13 +122,13 @@ impl Hca {
             port_mtu_bytes: engine.resources.ports.longest_mtu().bytes(),
             congestion: self.congestion.clone(),
         });
-        if init.qp_type.is_srd() {
+        if let Some(own) = own.or_else(|| OwnService::plain(init.qp_type)) {
             let order = match self.srd_order {
                 // Each queue pair has an order of its own, the same in every run.
                 SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(attached.context.ordinal) << 32),
                 order => order,
             };
-            qp.set_srd(order, matches!(own, Some(OwnService::Srd { takes_unsolicited: true })));
+            qp.set_own(own, order);
         }
         let sharing = match engine.share(&qp) {
             Ok(sharing) => sharing,
@@ -284,6 +284,18 @@ impl Hca {
     pub fn takes_unsolicited(&self, qpn: Qpn) -> bool {
         let mut engine = self.core.lock();
         engine.queue_pairs.by_number(qpn).is_some_and(|(_, entry)| entry.qp.takes_unsolicited())
+    }
+
+    /// A stream of an initiator of DC that has failed works again. False: it is none in RTS that was made with
+    /// streams.
+    pub fn reset_dc_stream(&self, qpn: Qpn, stream: u16) -> bool {
+        let mut engine = self.core.lock();
+        let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else { return false };
+        let works = entry.qp.dc_streams().is_some() && entry.qp.state() == QpState::Rts;
+        if works {
+            entry.qp.reset_dc_stream(stream);
+        }
+        works
     }
 
     /// Posts a send request and sends as much of it as may leave now.

@@ -32,6 +32,10 @@ use send::Sender;
 
 pub use send::SrdOrder;
 
+pub(super) use header::{parts_of, take};
+pub(super) use packet::{To, send_packet};
+pub(super) use window::{Parts, WINDOW_PARTS};
+
 /// The state of SRD of one queue pair.
 #[derive(Debug)]
 pub(crate) struct Srd {

@@ -133,6 +133,7 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
             signals_all: attributes.sq_sig_all != 0,
             events,
             vendor: OnceLock::new(),
+            own: wanted.own,
             registration: None,
             series,
             _domain_use: pd.as_ref().and_then(|pd| pd.begin_use()),
@@ -189,7 +190,9 @@ fn structure(wanted: &Wanted, attributes: &ibv_qp_init_attr, number: Qpn) -> ibv
     base.recv_cq = attributes.recv_cq;
     base.srq = attributes.srq;
     base.handle = number.index().into();
-    base.qp_num = number.value();
+    // A target of DC gets its number on its way to RTR.
+    let is_late = matches!(wanted.own, Some(OwnService::DcTarget { .. }));
+    base.qp_num = if is_late { 0 } else { number.value() };
     base.qp_type = attributes.qp_type;
     if attributes.qp_type == QPT_XRC {
         // OFED 1.x has its domain behind today's `ibv_qp`.
@@ -315,6 +318,7 @@ pub(crate) fn open_target(
             events,
             domain: None,
             vendor: OnceLock::new(),
+            own: None,
             registration: Some(registration),
             series: None,
             _domain_use: None,
@@ -400,63 +404,70 @@ pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_qp_init_attr_ex>,
 ) -> *mut ibv_qp {
-    pointer_about(Call::ibv_create_qp_ex, About::on(context), || {
-        let attributes = init_attr.get()?;
-        let mask = attributes.comp_mask;
-        check_mask(Call::ibv_create_qp_ex, mask, MASK_KNOWN)?;
-        let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
-        // TSO is for raw packets, and so are most creation flags.
-        let kind = qp_type(attributes.qp_type)?;
-        let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SPREAD | MASK_SEND_OPERATIONS);
-        if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
-            return Err(NOT_SUPPORTED.because(|| {
-                format!(
-                    "ibv_create_qp_ex refused: comp_mask {mask:#x} and create_flags {flags:#x} ask for TSO, \
+    pointer_about(Call::ibv_create_qp_ex, About::on(context), || create_extended(context, init_attr.get()?))
+}
+
+/// Makes a queue pair as the extended call does.
+///
+/// # Errors
+/// EOPNOTSUPP: it asks for what this device does not have. Those of [`create`].
+pub(super) fn create_extended(
+    context: *mut ibv_context,
+    attributes: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp, Errno> {
+    let mask = attributes.comp_mask;
+    check_mask(Call::ibv_create_qp_ex, mask, MASK_KNOWN)?;
+    let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
+    // TSO is for raw packets, and so are most creation flags.
+    let kind = qp_type(attributes.qp_type)?;
+    let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SPREAD | MASK_SEND_OPERATIONS);
+    if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
+        return Err(NOT_SUPPORTED.because(|| {
+            format!(
+                "ibv_create_qp_ex refused: comp_mask {mask:#x} and create_flags {flags:#x} ask for TSO, \
                      receive hashing or other options of raw packet queue pairs"
-                )
-            }));
+            )
+        }));
+    }
+    let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
+    if let Some(operations) = operations {
+        check_operations(kind, operations)?;
+    }
+    if attributes.qp_type == QPT_XRC {
+        return Err(INVALID
+            .because(|| "ibv_create_qp_ex refused: OFED 1.x's IBV_QPT_XRC is for ibv_create_qp".to_owned()));
+    }
+    let given = |bit: u32| mask & bit != 0;
+    let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
+    let wanted = Wanted {
+        own: None,
+        context,
+        pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
+        xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },
+        attributes: ibv_qp_init_attr {
+            qp_context: attributes.qp_context,
+            send_cq: attributes.send_cq,
+            recv_cq: attributes.recv_cq,
+            srq: attributes.srq,
+            cap: attributes.cap,
+            qp_type: attributes.qp_type,
+            sq_sig_all: attributes.sq_sig_all,
+        },
+        spread,
+        send_operations: operations,
+    };
+    let (qp, granted) = create(&wanted)?;
+    //= man:ibv_create_qp_ex
+    //| A flag of the call keeps a queue pair from the copies of its own multicast.
+    if flags & BLOCK_SELF_MULTICAST != 0 {
+        let made = live::<Qp>(qp)?;
+        if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
+            ibv_destroy_qp(qp);
+            return Err(error.into());
         }
-        let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
-        if let Some(operations) = operations {
-            check_operations(kind, operations)?;
-        }
-        if attributes.qp_type == QPT_XRC {
-            return Err(INVALID.because(|| {
-                "ibv_create_qp_ex refused: OFED 1.x's IBV_QPT_XRC is for ibv_create_qp".to_owned()
-            }));
-        }
-        let given = |bit: u32| mask & bit != 0;
-        let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
-        let wanted = Wanted {
-            own: None,
-            context,
-            pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
-            xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },
-            attributes: ibv_qp_init_attr {
-                qp_context: attributes.qp_context,
-                send_cq: attributes.send_cq,
-                recv_cq: attributes.recv_cq,
-                srq: attributes.srq,
-                cap: attributes.cap,
-                qp_type: attributes.qp_type,
-                sq_sig_all: attributes.sq_sig_all,
-            },
-            spread,
-            send_operations: operations,
-        };
-        let (qp, granted) = create(&wanted)?;
-        //= man:ibv_create_qp_ex
-        //| A flag of the call keeps a queue pair from the copies of its own multicast.
-        if flags & BLOCK_SELF_MULTICAST != 0 {
-            let made = live::<Qp>(qp)?;
-            if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
-                ibv_destroy_qp(qp);
-                return Err(error.into());
-            }
-        }
-        attributes.cap = granted.cap;
-        Ok(qp)
-    })
+    }
+    attributes.cap = granted.cap;
+    Ok(qp)
 }
 
 /// The extended queue pair, of those that were made with send operations; else NULL.

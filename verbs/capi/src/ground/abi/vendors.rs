@@ -22,12 +22,49 @@ pub(crate) struct efadv_ah_attr {
     pub(crate) reserved: [u8; 6],
 }
 
-/// The beginning of `struct mlx5dv_context`: what follows is written only where a program asks for it.
+/// `struct mlx5dv_context` of rdma-core 65 whole, of which programs have a beginning.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct mlx5dv_context {
     pub(crate) version: u8,
     pub(crate) flags: u64,
     pub(crate) comp_mask: u64,
+    pub(crate) of_rings: [u32; 15],
+    pub(crate) dc_odp_caps: u32,
+    pub(crate) hca_core_clock: u64,
+    pub(crate) num_lag_ports: u8,
+    pub(crate) sig_caps: [u64; 2],
+    /// Exponents of how many there are at once, and of how many may fail.
+    pub(crate) dci_streams_caps: [u8; 2],
+    pub(crate) max_wr_memcpy_length: u64,
+    pub(crate) crypto_caps: [u64; 2],
+    pub(crate) max_dc_rd_atom: u64,
+    pub(crate) max_dc_init_rd_atom: u64,
+    pub(crate) reg_c0: u64,
+    pub(crate) ooo_recv_wrs_caps: [u32; 5],
+}
+
+/// `struct mlx5dv_qp_init_attr`, with `dc_init_attr` in it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_qp_init_attr {
+    pub(crate) comp_mask: u64,
+    pub(crate) create_flags: u32,
+    pub(crate) padding: u32,
+    pub(crate) dc_type: u32,
+    /// Of a target the access key; of an initiator two exponents, in its first bytes.
+    pub(crate) dc_union: u64,
+    pub(crate) send_ops_flags: u64,
+}
+
+/// `struct mlx5dv_qp_ex`: what is not here is NULL.
+#[repr(C)]
+pub(crate) struct mlx5dv_qp_ex {
+    pub(crate) comp_mask: u64,
+    pub(crate) wr_set_dc_addr: Operation,
+    pub(crate) of_keys: [u64; 8],
+    pub(crate) wr_set_dc_addr_stream: Operation,
+    pub(crate) of_memory: [u64; 2],
 }
 
 #[repr(C)]
