@@ -134,7 +134,7 @@ pub use objects::receive::SharedReceiveQueue;
 pub use objects::target::OpenedTarget;
 pub use queue_pair::request::{Placement, SendList, SendRequest};
 pub use queue_pair::window::MemoryWindow;
-pub use queue_pair::{Endpoint, QueuePair, QueuePairBuilder};
+pub use queue_pair::{DcAddress, DcEndpoint, Endpoint, QueuePair, QueuePairBuilder};
 pub use rdma_cm::{Connection, ConnectionEvent, ConnectionParams, ConnectionRequest, Listener};
 pub use transport::options::{
     ConnectOptions, PathOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions,
@@ -178,6 +178,12 @@ pub type XrcInitiatorQueuePair = QueuePair<transport::XrcInitiator>;
 pub type XrcDuplexQueuePair = QueuePair<transport::XrcDuplex>;
 /// XRC target.
 pub type XrcTargetQueuePair = QueuePair<transport::XrcTarget>;
+/// Reliable datagrams without order, as EFA has them.
+pub type SrdQueuePair = QueuePair<transport::Srd>;
+/// Initiator of DC, as mlx5 has it.
+pub type DcInitiator = QueuePair<transport::Dci>;
+/// Target of DC.
+pub type DcTarget = QueuePair<transport::Dct>;
 /// What the peer of an RC queue pair must know.
 pub type RcEndpoint = Endpoint<transport::Rc>;
 /// What the peer of a UC queue pair must know.

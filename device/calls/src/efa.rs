@@ -21,12 +21,12 @@ macro_rules! rows {
         efadv_query_device: errno(V1_1).asks(Context).on_face(EFA).question(),
         efadv_cq_from_ibv_cq_ex: null(V1_2).asks(CompletionQueue).on_face(EFA),
         efadv_create_cq: null(V1_2).makes(CompletionQueue, Context).on_face(COMPLETION_QUEUES),
-        efadv_query_mr: errno(V1_3).instead(LIBIBVERBS).question(),
+        efadv_query_mr: errno(V1_3).asks(Region).on_face(EFA).question(),
         efadv_query_cq: errno(V1_4).instead(LIBIBVERBS).question(),
         efadv_query_qp_wqs: errno(V1_4).instead(LIBIBVERBS).question(),
-        efadv_get_max_rq_depth: negative(V1_5).instead(LIBIBVERBS).question(),
-        efadv_get_max_sq_depth: negative(V1_5).instead(LIBIBVERBS).question(),
-        efadv_qp_from_ibv_qp_ex: null(V1_6).instead(LIBIBVERBS),
+        efadv_get_max_rq_depth: negative(V1_5).asks(Context).on_face(EFA).question(),
+        efadv_get_max_sq_depth: negative(V1_5).asks(Context).on_face(EFA).question(),
+        efadv_qp_from_ibv_qp_ex: null(V1_6).asks(QueuePair).on_face(EFA),
         efadv_create_comp_cntr: null(V1_7).instead(LIBIBVERBS),
     } } };
 }

@@ -68,13 +68,14 @@ impl LinkLayer {
 }
 
 /// Kinds of queue pairs that programs may make, by the words of a profile.
-const KINDS: [(&str, &[QpType]); 6] = [
+const KINDS: [(&str, &[QpType]); 7] = [
     ("rc", &[QpType::Rc]),
     ("uc", &[QpType::Uc]),
     ("ud", &[QpType::Ud]),
     ("xrc", &[QpType::XrcDuplex, QpType::XrcInitiator, QpType::XrcTarget]),
     ("raw", &[QpType::RawPacket]),
     ("srd", &[QpType::Srd]),
+    ("dc", &[QpType::Dci, QpType::Dct]),
 ];
 
 /// A set of kinds of queue pairs.
@@ -83,7 +84,7 @@ pub struct QueuePairKinds(u8);
 
 impl Default for QueuePairKinds {
     fn default() -> QueuePairKinds {
-        // All that verbs make; SRD is made by calls of a vendor.
+        // All that verbs make; SRD and DC are made by calls of a vendor.
         QueuePairKinds((1 << 5) - 1)
     }
 }

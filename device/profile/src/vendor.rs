@@ -78,7 +78,7 @@ mod tests {
             ("refuses = ['ibv_destroy_qp']", "ibv_destroy_qp is no call that a device may refuse"),
             ("refuses = ['ibv_post_send']", "ibv_post_send is no call that"),
             ("refuses = ['ibv_make_coffee']", "ibv_make_coffee is no call that"),
-            ("queue_pairs = ['dc']", "no kind of queue pairs is dc; there are rc, uc, ud, xrc, raw, srd"),
+            ("queue_pairs = ['rd']", "no kind of queue pairs is rd; there are rc, uc, ud, xrc, raw, srd, dc"),
             ("dv = 'rings'", "unknown variant `rings`"),
             ("node = 'switch'", "unknown variant `switch`"),
             ("driver = 'a/b'", "driver must be"),

@@ -10,7 +10,8 @@
 //! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC);
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
-//! * `srd`: reliable datagrams without order, on top of datagrams
+//! * `numbered`: services that number their messages in datagrams: `srd`, reliable and without order; `dc`, in order
+//!   from an initiator to any target
 //! * `frame`: the Ethernet frames of raw packet queue pairs, which are no packets
 //! * `migration`: the alternate path, and when it is used
 //! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: what marks lead to
@@ -21,12 +22,16 @@ mod attributes;
 mod completer;
 mod congestion;
 mod datagram;
+mod dc;
 mod dcqcn;
 mod figures;
 mod frame;
 mod inbound;
 mod migration;
 mod modify;
+#[cfg(test)]
+mod network_kit;
+mod numbered;
 mod outbound;
 mod peer_port;
 mod post;
@@ -47,7 +52,9 @@ use core::net::IpAddr;
 
 use crate::event::{Actor, QpEvent, Topic};
 use crate::host::{Host, PeerProgress, QpContext, Transmit};
-use crate::types::{AsyncEventType, Cause, Peer, QpCapacity, QpState, QpType, WcStatus};
+use crate::types::{
+    AsyncEventType, Cause, DcStreams, OwnService, Peer, QpCapacity, QpState, QpType, WcStatus,
+};
 use crate::wire::Qpn;
 
 pub use crate::path::Arrival;
@@ -69,11 +76,11 @@ pub use transition::{ErrorClass, ModifyError};
 use alternate::Migration;
 use congestion::Notifier;
 use inbound::Inbound;
+use numbered::Numbered;
 use peer_port::PeerPort;
 use requester::{Requester, SendFailure};
 use responder::Responder;
 use settings::Settings;
-use srd::Srd;
 use unreliable::UnreliableReceiver;
 
 /// The receiving side, by transport service.
@@ -94,8 +101,8 @@ pub struct QueuePair {
     attributes: QpAttributes,
     requester: Requester,
     receiver: Receiver,
-    /// Of a queue pair of SRD, in place of `requester` and `receiver`.
-    srd: Option<Box<Srd>>,
+    /// Of a queue pair of SRD or DC, in place of `requester` and `receiver`.
+    numbered: Option<Box<Numbered>>,
     notifier: Notifier,
     peer_port: PeerPort,
     /// Packets of the path MTU that the peer is trusted to hold.
@@ -113,7 +120,7 @@ impl QueuePair {
         QueuePair {
             requester: Requester::new(config.capacity.max_send_wr, &settings),
             receiver: Receiver::new(config.qp_type),
-            srd: srd_of(config.qp_type, config.capacity.max_send_wr, SrdOrder::InOrder),
+            numbered: Numbered::of_type(config.qp_type, config.capacity.max_send_wr).map(Box::new),
             settings,
             capacity: config.capacity,
             port_mtu_bytes: config.port_mtu_bytes,
@@ -147,14 +154,34 @@ impl QueuePair {
         &self.capacity
     }
 
-    /// In which order messages of SRD leave from now on. Nothing is on its way yet.
-    pub fn set_srd_order(&mut self, order: SrdOrder) {
-        self.srd = srd_of(self.settings.qp_type, self.capacity.max_send_wr, order);
+    /// What it was made with beside what all have, if its type is that of the service; `order`: in which order
+    /// messages of SRD leave. Nothing is on its way yet.
+    pub fn set_own(&mut self, own: OwnService, order: SrdOrder) {
+        if own.qp_type() == self.settings.qp_type {
+            self.numbered = Some(Box::new(Numbered::of(own, order, self.capacity.max_send_wr)));
+        }
+    }
+
+    /// WRITEs with immediate data that arrive take no receive request.
+    pub fn takes_unsolicited(&self) -> bool {
+        self.numbered.as_ref().is_some_and(|numbered| numbered.takes_unsolicited())
     }
 
     /// The address that the newest message of SRD from a queue pair of this number came from.
     pub fn srd_source(&self, qpn: Qpn) -> Option<IpAddr> {
-        self.srd.as_ref()?.source_of(qpn)
+        self.numbered.as_ref()?.source_of(qpn)
+    }
+
+    /// The streams that an initiator of DC was made with.
+    pub fn dc_streams(&self) -> Option<DcStreams> {
+        self.numbered.as_ref()?.streams()
+    }
+
+    /// A stream of an initiator of DC that has failed works again, and the queue pair with it.
+    pub fn reset_dc_stream(&mut self, id: u16) {
+        if let Some(numbered) = &mut self.numbered {
+            numbered.reset_stream(id);
+        }
     }
 
     /// Whether its receives come from an SRQ.
@@ -237,8 +264,8 @@ impl QueuePair {
         self.change_state(QpState::Err, by, host);
         self.draining = false;
         self.requester.flush(&self.settings, host);
-        if let Some(srd) = &mut self.srd {
-            srd.flush(&self.settings, host);
+        if let Some(numbered) = &mut self.numbered {
+            numbered.flush(&self.settings, host);
         }
         self.complete_held_recv(WcStatus::WrFlushErr, host);
         match self.settings.qp_type {
@@ -251,6 +278,13 @@ impl QueuePair {
             //= linux:rxe_resp.c#flush_recv_queue
             //| The receive requests of a queue pair in ERR are flushed.
             _ => host.flush_recv_queue(&self.settings.context),
+        }
+    }
+
+    /// A queue pair that numbers its messages goes to ERR, if an error has come that it does so by.
+    fn end_if_failed<H: Host>(&mut self, host: &mut H) {
+        if self.numbered.as_ref().is_some_and(|numbered| numbered.has_failed()) {
+            self.enter_error_by(Actor::Requester, host);
         }
     }
 
@@ -273,8 +307,9 @@ impl QueuePair {
     /// A deadline given by [`QueuePair::deadline_ns`] may have passed. `peer` is asked for only when
     /// [`QueuePair::doubts_peer_since_ns`] says so.
     pub fn handle_timeout<H: Host>(&mut self, now_ns: u64, peer: PeerProgress, host: &mut H) {
-        if let Some(srd) = &mut self.srd {
-            srd.handle_timeout(&self.settings, now_ns, host);
+        if let Some(numbered) = &mut self.numbered {
+            numbered.handle_timeout(&self.settings, now_ns, host);
+            self.end_if_failed(host);
             return;
         }
         let expired = self.requester.handle_timeout(&self.settings, now_ns, peer, host);
@@ -286,8 +321,8 @@ impl QueuePair {
     /// When [`QueuePair::handle_timeout`] wants to be called, in ns.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
-        if let Some(srd) = &self.srd {
-            return srd.deadline_ns();
+        if let Some(numbered) = &self.numbered {
+            return numbered.deadline_ns();
         }
         self.requester.deadline_ns()
     }
@@ -302,8 +337,8 @@ impl QueuePair {
     #[inline]
     pub fn wants_to_send(&self) -> bool {
         matches!(self.state, QpState::Rts | QpState::Sqd)
-            && match &self.srd {
-                Some(srd) => srd.wants_to_send(),
+            && match &self.numbered {
+                Some(numbered) => numbered.wants_to_send(),
                 None => self.requester.wants_to_send(self.state == QpState::Sqd),
             }
     }
@@ -321,8 +356,9 @@ impl QueuePair {
             return Progress::Idle;
         }
         let draining = self.state == QpState::Sqd;
-        if let Some(srd) = &mut self.srd {
-            let progress = srd.transmit_requests(&self.settings, draining, now_ns, host, sink);
+        if let Some(numbered) = &mut self.numbered {
+            let progress = numbered.transmit_requests(&self.settings, draining, now_ns, host, sink);
+            self.end_if_failed(host);
             self.finish_drain(host);
             return progress;
         }
@@ -342,7 +378,7 @@ impl QueuePair {
             Receiver::Reliable(responder) => {
                 responder.responses.urgency(self.requester.held_until_ns().is_some())
             }
-            _ => self.srd.as_ref().map_or(Urgency::None, |srd| srd.urgency()),
+            _ => self.numbered.as_ref().map_or(Urgency::None, |numbered| numbered.urgency()),
         };
         if self.notifier.is_pending() { responses.max(Urgency::Acknowledgement) } else { responses }
     }
@@ -357,8 +393,8 @@ impl QueuePair {
         if self.notifier.transmit(&self.settings, host, sink) == Progress::Blocked {
             return Progress::Blocked;
         }
-        if let Some(srd) = &mut self.srd {
-            return srd.transmit_answers(&self.settings, host, sink);
+        if let Some(numbered) = &mut self.numbered {
+            return numbered.transmit_answers(&self.settings, host, sink);
         }
         let Receiver::Reliable(responder) = &mut self.receiver else { return Progress::Idle };
         let pacer = self.requester.pacer.as_deref_mut();
@@ -377,7 +413,7 @@ impl QueuePair {
 
     /// SQD: raises SQ_DRAINED once the started messages are answered.
     fn finish_drain<H: Host>(&mut self, host: &mut H) {
-        let is_idle = self.srd.as_ref().is_none_or(|srd| srd.is_idle());
+        let is_idle = self.numbered.as_ref().is_none_or(|numbered| numbered.is_idle());
         if self.draining && is_idle && self.requester.queue.head() >= self.requester.started {
             self.draining = false;
             //= statement:45
@@ -387,11 +423,6 @@ impl QueuePair {
             }
         }
     }
-}
-
-/// What a queue pair of SRD has.
-fn srd_of(qp_type: QpType, max_send_wr: u32, order: SrdOrder) -> Option<Box<Srd>> {
-    qp_type.is_srd().then(|| Box::new(Srd::new(max_send_wr, order)))
 }
 
 impl Receiver {

@@ -222,8 +222,8 @@ impl QueuePair {
         self.draining = false;
         self.requester = Requester::new(self.capacity.max_send_wr, &self.settings);
         self.receiver = Receiver::new(self.settings.qp_type);
-        if let Some(order) = self.srd.as_ref().map(|srd| srd.order()) {
-            self.set_srd_order(order);
+        if let Some(numbered) = &mut self.numbered {
+            **numbered = numbered.anew(self.capacity.max_send_wr);
         }
         self.notifier = Notifier::default();
         self.peer_port = PeerPort::default();

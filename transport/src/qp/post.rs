@@ -7,7 +7,7 @@ use crate::event::{QpEvent, Topic};
 use crate::host::Host;
 use crate::types::{
     Cause, LocalData, MAX_MESSAGE_BYTES, Operand, PostError, QpCapacity, QpState, SendFlags, SendRequest,
-    WrClass, WrInfo,
+    WcStatus, WrClass, WrInfo,
 };
 
 /// Checks a request and returns its length in bytes.
@@ -49,6 +49,9 @@ pub(crate) fn check(
             return Err(PostError::Incomplete { missing: "the range of the FLUSH" });
         }
         _ => {}
+    }
+    if settings.qp_type.is_dc_initiator() && request.dc.is_none() {
+        return Err(PostError::Incomplete { missing: "the target of DC (mlx5dv_wr_set_dc_addr)" });
     }
     if settings.qp_type.is_datagram() && request.ud.is_none() {
         // Callers that want faults as completions have looked at the address handle themselves.
@@ -139,15 +142,8 @@ impl QueuePair {
             Err(error) if !request.faults_complete => return Err(error),
             Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
         };
-        if let Some(srd) = &mut self.srd {
-            if srd.is_full() {
-                return Err(PostError::QueueFull { depth: self.capacity.max_send_wr, all_unsignaled: false });
-            }
-            srd.post(request, length_bytes, fault.map(|(status, _)| status));
-            if self.state == QpState::Err {
-                srd.flush(&self.settings, host);
-            }
-            return Ok(());
+        if self.numbered.is_some() {
+            return self.post_numbered(request, length_bytes, fault, host);
         }
         //= linux:rxe_verbs.c#post_one_send
         //| A full queue refuses the request, which is not kept.
@@ -199,6 +195,31 @@ impl QueuePair {
         //| A request that is posted in ERR is flushed.
         if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.requester.flush(&self.settings, host);
+        }
+        Ok(())
+    }
+
+    /// Takes a request, which was checked, of a service that numbers its messages.
+    fn post_numbered<H: Host>(
+        &mut self,
+        request: &SendRequest<'_>,
+        length_bytes: u32,
+        fault: Option<(WcStatus, PostError)>,
+        host: &mut H,
+    ) -> Result<(), PostError> {
+        let Some(numbered) = &mut self.numbered else { return Ok(()) };
+        if numbered.is_full() {
+            return Err(PostError::QueueFull { depth: self.capacity.max_send_wr, all_unsignaled: false });
+        }
+        let settings = &self.settings;
+        let status = fault.map(|(status, _)| status);
+        if let Some((status, error)) = fault {
+            let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };
+            host.log(&settings.context, cause);
+        }
+        numbered.post(settings, request, length_bytes, status, host);
+        if self.state == QpState::Err {
+            numbered.flush(settings, host);
         }
         Ok(())
     }

@@ -45,8 +45,9 @@ impl QueuePair {
         if self.notifier.observe(&self.settings, arrival.traffic_class, now_ns) {
             host.emit(&self.settings.context, QpEvent::CongestionMarked { psn: packet.bth().psn });
         }
-        if let Some(srd) = &mut self.srd {
-            srd.handle(&self.settings, now_ns, arrival, packet, host);
+        if let Some(numbered) = &mut self.numbered {
+            numbered.handle(&self.settings, now_ns, arrival, packet, host);
+            self.end_if_failed(host);
             self.finish_drain(host);
             return;
         }
@@ -131,7 +132,8 @@ impl QueuePair {
         //| A packet that the queue pair cannot serve gets no answer.
         let qp_type = self.settings.qp_type;
         let has_side = if request { qp_type.is_responder() } else { qp_type.has_send_queue() };
-        if !has_side && !service.is_notification() {
+        // Initiators of DC get their answers in datagrams.
+        if !has_side && !service.is_notification() && !qp_type.is_numbered() {
             return Err(Counter::RxWrongService);
         }
         //= linux:rxe_recv.c#check_type_state

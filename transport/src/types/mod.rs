@@ -31,7 +31,8 @@ pub use opcode::{
     AtomicOperation, LocalData, Operand, QpTypes, SendOpcode, WR_OPCODES, WcOpcode, WrClass, WrInfo,
 };
 pub use post_error::{MAX_MESSAGE_BYTES, PostError};
-pub use queue_pair::{QP_TYPES, QpCapacity, QpState, QpType, QpTypeRow};
+pub use queue_pair::{DcStreams, OwnService, QP_TYPES, QpCapacity, QpState, QpType, QpTypeRow};
 pub use work::{
-    FlushRange, RecvRequest, RemoteTarget, SendFlags, SendRequest, Sge, UdDestination, WindowBind,
+    DcDestination, FlushRange, RecvRequest, RemoteTarget, SendFlags, SendRequest, Sge, UdDestination,
+    WindowBind,
 };

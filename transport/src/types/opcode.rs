@@ -212,8 +212,9 @@ const ROCE: QpTypes = QpTypes::that_send(Question::Roce);
 const ALL: QpTypes = QpTypes::that_send(Question::SendQueue);
 const CONNECTED: QpTypes = QpTypes::that_send(Question::Connected);
 const RELIABLE: QpTypes = QpTypes::that_send(Question::Reliable);
-const WRITES: QpTypes = CONNECTED.with(QpType::Srd);
-const READS: QpTypes = RELIABLE.with(QpType::Srd);
+const WRITES: QpTypes = CONNECTED.with(QpType::Srd).with(QpType::Dci);
+const READS: QpTypes = RELIABLE.with(QpType::Srd).with(QpType::Dci);
+const ATOMICS: QpTypes = RELIABLE.with(QpType::Dci);
 const RC: QpTypes = RELIABLE.without(QpTypes::that_send(Question::NamesSrq));
 
 /// The operations, in the order of their numbers.
@@ -238,10 +239,10 @@ pub static WR_OPCODES: [WrInfo; 12] = {
                  class: Class::Read, qp_types: READS, data: Stored, operand: Operand::None,
                  packets: Packets::one(Operation::ReadRequest), extended_flag: 1 << 4, device_flag: 0 },
         WrInfo { opcode: Op::CompareSwap, name: "ATOMIC_CMP_AND_SWP", completion: Wc::CompareSwap,
-                 class: Class::Atomic, qp_types: RELIABLE, data: StoredWord, operand: Operand::Atomic,
+                 class: Class::Atomic, qp_types: ATOMICS, data: StoredWord, operand: Operand::Atomic,
                  packets: Packets::one(Operation::CompareSwap), extended_flag: 1 << 5, device_flag: 0 },
         WrInfo { opcode: Op::FetchAdd, name: "ATOMIC_FETCH_AND_ADD", completion: Wc::FetchAdd,
-                 class: Class::Atomic, qp_types: RELIABLE, data: StoredWord, operand: Operand::Atomic,
+                 class: Class::Atomic, qp_types: ATOMICS, data: StoredWord, operand: Operand::Atomic,
                  packets: Packets::one(Operation::FetchAdd), extended_flag: 1 << 6, device_flag: 0 },
         WrInfo { opcode: Op::LocalInvalidate, name: "LOCAL_INV", completion: Wc::LocalInvalidate,
                  class: Class::Local, qp_types: CONNECTED, data: Unused, operand: Operand::LocalKey,

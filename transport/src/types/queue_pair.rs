@@ -25,6 +25,76 @@ pub enum QpType {
     /// Scalable reliable datagrams of EFA: its packets are datagrams of UD, with a header of their own.
     /// Programs make it by a vendor's call.
     Srd = 11,
+    /// An initiator of DC (dynamically connected), of mlx5: each request names its target. Its packets are
+    /// datagrams of UD, with a header of their own. Programs make it by a vendor's call.
+    Dci = 12,
+    /// A target of DC, which carries out what initiators ask for. Programs make it by a vendor's call.
+    Dct = 13,
+}
+
+/// A service that only calls of a vendor make queue pairs of, and what such a queue pair is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnService {
+    /// SRD.
+    Srd {
+        /// WRITEs with immediate data take no receive request.
+        takes_unsolicited: bool,
+    },
+    /// An initiator of DC.
+    DcInitiator {
+        /// None: its requests have one order, and the first error ends it.
+        streams: Option<DcStreams>,
+    },
+    /// A target of DC.
+    DcTarget {
+        /// What requests have to name.
+        access_key: u64,
+    },
+}
+
+/// The streams of an initiator of DC: each has an order of its own, and fails alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DcStreams {
+    /// Exponent of how many there are.
+    pub log_concurrent: u8,
+    /// Exponent of how many have to fail until the initiator does.
+    pub log_errored: u8,
+}
+
+impl DcStreams {
+    /// The largest exponent of both.
+    pub const MAX_LOG: u8 = 6;
+
+    /// How many there are.
+    pub const fn concurrent(self) -> u16 {
+        1 << if self.log_concurrent < DcStreams::MAX_LOG { self.log_concurrent } else { DcStreams::MAX_LOG }
+    }
+
+    /// How many have to fail until the initiator does.
+    pub const fn errored(self) -> u16 {
+        1 << if self.log_errored < DcStreams::MAX_LOG { self.log_errored } else { DcStreams::MAX_LOG }
+    }
+}
+
+impl OwnService {
+    /// That of a type, made with the plainest; `None`: the type has none.
+    pub const fn plain(qp_type: QpType) -> Option<OwnService> {
+        Some(match qp_type {
+            QpType::Srd => OwnService::Srd { takes_unsolicited: false },
+            QpType::Dci => OwnService::DcInitiator { streams: None },
+            QpType::Dct => OwnService::DcTarget { access_key: 0 },
+            _ => return None,
+        })
+    }
+
+    /// The type of the queue pair.
+    pub const fn qp_type(self) -> QpType {
+        match self {
+            OwnService::Srd { .. } => QpType::Srd,
+            OwnService::DcInitiator { .. } => QpType::Dci,
+            OwnService::DcTarget { .. } => QpType::Dct,
+        }
+    }
 }
 
 /// A type of queue pairs and what it is.
@@ -64,7 +134,7 @@ const fn row(qp_type: QpType, name: &'static str, service: Service, is: [bool; 5
 }
 
 /// Every type. The columns: send queue, responder, receives of its own, XRC domain, made by programs.
-pub const QP_TYPES: [QpTypeRow; 9] = [
+pub const QP_TYPES: [QpTypeRow; 11] = [
     row(QpType::Gsi, "GSI", Service::Ud, [true, true, true, false, false]),
     row(QpType::Rc, "RC", Service::Rc, [true, true, true, false, true]),
     row(QpType::Uc, "UC", Service::Uc, [true, true, true, false, true]),
@@ -74,6 +144,8 @@ pub const QP_TYPES: [QpTypeRow; 9] = [
     row(QpType::XrcInitiator, "XRC_SEND", Service::Xrc, [true, false, false, false, true]),
     row(QpType::XrcTarget, "XRC_RECV", Service::Xrc, [false, true, false, true, true]),
     row(QpType::Srd, "SRD", Service::Ud, [true, true, true, false, false]),
+    row(QpType::Dci, "DCI", Service::Ud, [true, false, false, false, false]),
+    row(QpType::Dct, "DCT", Service::Ud, [false, true, true, false, false]),
 ];
 
 /// A question to each row, as bits by number, so that an answer costs a shift and no load.
@@ -142,15 +214,16 @@ impl QpType {
         has_packets: Roce,
         /// XRC: requests name the SRQ that they are for.
         is_xrc: NamesSrq,
-        /// It has a send queue: all but XRC targets.
+        /// It has a send queue: all but targets of XRC and DC.
         has_send_queue: SendQueue,
-        /// It executes what peers ask for: all but XRC initiators.
+        /// It executes what peers ask for: all but initiators of XRC and DC.
         is_responder: Responder,
-        /// Receives come from a queue of its own, or from an SRQ that it was made with: all but XRC.
+        /// Receives come from a queue of its own, or from an SRQ that it was made with: all but XRC, and
+        /// initiators of DC.
         has_receives: Receives,
         /// It belongs to an XRC domain: the receiving kinds of XRC.
         has_xrc_domain: Domain,
-        /// Programs make it by verbs: all but GSI and SRD.
+        /// Programs make it by verbs: all but GSI, SRD and DC.
         is_made_by_programs: Programs,
     }
 
@@ -166,6 +239,18 @@ impl QpType {
         matches!(self, QpType::Srd)
     }
 
+    /// It has a machine of its own that numbers its messages, and answers in datagrams: SRD and DC.
+    #[inline]
+    pub const fn is_numbered(self) -> bool {
+        matches!(self, QpType::Srd | QpType::Dci | QpType::Dct)
+    }
+
+    /// Each of its requests names a target of DC.
+    #[inline]
+    pub const fn is_dc_initiator(self) -> bool {
+        matches!(self, QpType::Dci)
+    }
+
     /// An XRC queue pair of both halves.
     #[inline]
     pub const fn is_both_halves(self) -> bool {
@@ -175,7 +260,7 @@ impl QpType {
     /// An XRC queue pair that only executes.
     #[inline]
     pub const fn is_target(self) -> bool {
-        !self.has_send_queue()
+        self.has_xrc_domain() && !self.has_send_queue()
     }
 
     /// It may take part in multicast groups: datagrams of programs.
@@ -194,8 +279,8 @@ impl QpType {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "an entry for each number, as the type of the array says")]
     pub const fn service(self) -> Service {
-        const BY_NUMBER: [Service; QpType::Srd as usize + 1] = {
-            let (mut services, mut index) = ([Service::Reserved; QpType::Srd as usize + 1], 0);
+        const BY_NUMBER: [Service; QpType::Dct as usize + 1] = {
+            let (mut services, mut index) = ([Service::Reserved; QpType::Dct as usize + 1], 0);
             while index < QP_TYPES.len() {
                 services[QP_TYPES[index].qp_type as usize] = QP_TYPES[index].service;
                 index += 1;
@@ -216,7 +301,7 @@ impl QpType {
     }
 
     /// Name used in messages: "RC", "UC", "UD", "GSI", "XRC", "XRC_SEND", "XRC_RECV", "RAW_PACKET",
-    /// "SRD".
+    /// "SRD", "DCI", "DCT".
     pub const fn name(self) -> &'static str {
         self.row().name
     }
@@ -301,11 +386,13 @@ mod tests {
         let those = |is: fn(QpType) -> bool| QP_TYPES.map(|row| is(row.qp_type).then_some(row.name));
         let names = |is| those(is).into_iter().flatten().collect::<alloc::vec::Vec<_>>();
         assert_eq!(names(QpType::is_reliable), ["RC", "XRC", "XRC_SEND", "XRC_RECV"]);
-        assert_eq!(names(QpType::is_sent_once), ["GSI", "UC", "UD", "SRD"]);
+        assert_eq!(names(QpType::is_sent_once), ["GSI", "UC", "UD", "SRD", "DCI", "DCT"]);
         assert_eq!(names(QpType::is_raw), ["RAW_PACKET"]);
         assert_eq!(names(QpType::is_both_halves), ["XRC"]);
         assert_eq!(names(QpType::is_target), ["XRC_RECV"]);
         assert_eq!(names(QpType::joins_groups), ["UD"]);
-        assert_eq!(names(|one| !one.is_responder()), ["XRC_SEND"]);
+        assert_eq!(names(|one| !one.is_responder()), ["XRC_SEND", "DCI"]);
+        assert_eq!(names(|one| !one.has_send_queue()), ["XRC_RECV", "DCT"]);
+        assert_eq!(names(QpType::is_numbered), ["SRD", "DCI", "DCT"]);
     }
 }

@@ -55,6 +55,15 @@ pub struct UdDestination {
     pub qkey: u32,
 }
 
+/// What a request to a target of DC names beside its path and number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DcDestination {
+    /// The target's access key.
+    pub access_key: u64,
+    /// The stream of the initiator that the request belongs to; those beyond the last one begin anew.
+    pub stream: u16,
+}
+
 /// What a FLUSH covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushRange {
@@ -106,8 +115,10 @@ pub struct SendRequest<'a> {
     pub atomic: Option<AtomicOperation>,
     /// Range of FLUSH.
     pub flush: Option<FlushRange>,
-    /// Destination on UD.
+    /// Destination on UD, SRD and DC.
     pub ud: Option<UdDestination>,
+    /// The rest of a destination on DC.
+    pub dc: Option<DcDestination>,
     /// Remote XRC SRQ number on an XRC initiator.
     pub xrc_srqn: u32,
     /// Parameters of BIND_MW.
@@ -132,6 +143,7 @@ impl SendRequest<'_> {
             atomic: None,
             flush: None,
             ud: None,
+            dc: None,
             xrc_srqn: 0,
             bind: None,
             faults_complete: false,

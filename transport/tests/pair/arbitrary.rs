@@ -323,7 +323,7 @@ fn for_type(literal: Literal, qp_type: QpType) -> Literal {
         QpType::XrcDuplex | QpType::XrcInitiator | QpType::XrcTarget => {
             Literal { opcode: operation | 0xa0, xrc: (!is_response).then_some(SRQN), ..literal }
         }
-        QpType::Ud | QpType::Gsi | QpType::Srd => {
+        QpType::Ud | QpType::Gsi | QpType::Srd | QpType::Dci | QpType::Dct => {
             Literal { opcode: operation | 0x60, deth: Some((QKEY, 7)), ..literal }
         }
         // No packet of RoCE is for raw packets: each is left alone.

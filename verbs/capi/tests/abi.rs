@@ -23,12 +23,28 @@ const NEWER: [&str; 8] = [
     "active_speed_ex",
 ];
 /// Fields of structures of vendors that those headers may lack.
-const NEWER_OF_VENDORS: [(&str, &str); 2] =
-    [("efadv_qp_init_attr", "flags"), ("efadv_cq", "wc_is_unsolicited")];
+const NEWER_OF_VENDORS: [(&str, &str); 8] = [
+    ("efadv_qp_init_attr", "flags"),
+    ("efadv_qp_init_attr", "wr_flags"),
+    ("efadv_device_attr", "inline_buf_size_ex"),
+    ("efadv_cq", "wc_is_unsolicited"),
+    ("mlx5dv_context", "dci_streams_caps"),
+    ("mlx5dv_context", "max_dc_rd_atom"),
+    ("mlx5dv_context", "max_dc_init_rd_atom"),
+    ("mlx5dv_context", "ooo_recv_wrs_caps"),
+];
 /// Structures that headers before rdma-core 65 may lack.
-const NEW: [&str; 3] = ["ibv_mr_init_attr", "ibv_dmah", "ibv_dmah_init_attr"];
+const NEW: [&str; 7] = [
+    "ibv_mr_init_attr",
+    "ibv_dmah",
+    "ibv_dmah_init_attr",
+    "efadv_mr_attr",
+    "efadv_sq_depth_attr",
+    "efadv_rq_depth_attr",
+    "efadv_qp",
+];
 /// Structures that those fields make longer, or of which the library has the beginning alone.
-const GROWN: [&str; 7] = [
+const GROWN: [&str; 8] = [
     "verbs_context",
     "ibv_qp_ex",
     "ibv_port_attr",
@@ -36,6 +52,7 @@ const GROWN: [&str; 7] = [
     "efadv_qp_init_attr",
     "efadv_cq_init_attr",
     "mlx5dv_context",
+    "mlx5dv_qp_ex",
 ];
 
 #[test]

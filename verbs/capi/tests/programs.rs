@@ -117,6 +117,41 @@ fn a_device_that_looks_like_efa_has_its_calls_and_srd() {
     }
 }
 
+/// Three seeds find the mistake; the program without it passes with all.
+#[test]
+fn a_program_that_needs_the_order_of_srd_fails_with_one_of_three_seeds() {
+    let Some(program) = kit::compile("srd_order") else { return };
+    let ends = |seed: u32, order: &str, is_fixed: bool| {
+        let mut command = kit::on(kit::address(), &program);
+        command
+            .env("PUMICE_DEVICE", "efa")
+            .env("PUMICE_SEED", seed.to_string())
+            .env("PUMICE_SRD_ORDER", order);
+        if is_fixed {
+            command.env("FIXED", "yes");
+        }
+        command.output().expect("timeout(1) runs").status.code()
+    };
+    let seeds = [1, 2, 3];
+    assert!(seeds.iter().any(|seed| ends(*seed, "seed", false) == Some(3)), "no seed finds it");
+    assert_eq!(ends(1, "reverse", false), Some(3));
+    assert_eq!(ends(1, "in-order", false), Some(0));
+    for seed in seeds {
+        assert_eq!(ends(seed, "seed", true), Some(0), "seed {seed}");
+    }
+}
+
+/// Two targets, an initiator, streams, and their errors.
+#[test]
+fn a_device_that_looks_like_a_connectx_has_initiators_and_targets_of_dc() {
+    let Some(program) = kit::compile("dc") else { return };
+    for loss in ["0", "5%"] {
+        let mut command = kit::on(kit::address(), &program);
+        let output = command.env("PUMICE_DEVICE", "connectx-7").env("PUMICE_LOSS", loss).output();
+        kit::succeeded(&format!("dc, loss {loss}"), &output.expect("timeout(1) runs"));
+    }
+}
+
 #[test]
 fn descriptors_are_readable_while_there_are_events_and_never_writable() {
     run("descriptors");

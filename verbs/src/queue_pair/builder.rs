@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use pumice_calls::Call;
 use pumice_device::check::QpMade;
 use pumice_device::hca::QpInit;
-use pumice_transport::types::{Access, QpCapacity};
+use pumice_transport::types::{Access, OwnService, QpCapacity};
 
 use super::{Local, QpInner, QueuePair, Uses};
 use crate::device::Device;
@@ -15,7 +15,7 @@ use crate::ground::error::{Result, VerbsError};
 use crate::objects::completion::CompletionQueue;
 use crate::objects::domain::{ProtectionDomain, XrcDomain};
 use crate::objects::receive::SharedReceiveQueue;
-use crate::transport::{Connected, Receiver, Transport, XrcDuplex, XrcInitiator, XrcTarget};
+use crate::transport::{Connected, Dct, Receiver, Transport, XrcDuplex, XrcInitiator, XrcTarget};
 
 /// What to make a queue pair of. Defaults: 128 requests each way of up to 4 slices each, 64 bytes inline,
 /// GID index 0, all rights for peers.
@@ -30,6 +30,7 @@ pub struct QueuePairBuilder<T> {
     psn: Option<u32>,
     access: Access,
     cookie: u64,
+    own: Option<OwnService>,
     transport: PhantomData<T>,
 }
 
@@ -94,7 +95,7 @@ impl QueuePair<XrcTarget> {
 }
 
 impl<T: Transport> QueuePairBuilder<T> {
-    fn new(device: &Device, uses: Uses) -> QueuePairBuilder<T> {
+    pub(super) fn new(device: &Device, uses: Uses) -> QueuePairBuilder<T> {
         QueuePairBuilder {
             device: device.clone(),
             uses,
@@ -114,8 +115,15 @@ impl<T: Transport> QueuePairBuilder<T> {
                 | Access::FLUSH_GLOBAL
                 | Access::FLUSH_PERSISTENT,
             cookie: 0,
+            own: None,
             transport: PhantomData,
         }
+    }
+
+    /// What queue pairs of its service have beside what all have.
+    pub(super) fn own(mut self, own: OwnService) -> Self {
+        self.own = Some(own);
+        self
     }
 
     /// Requests of the send queue: posted, and neither completed nor made free by a later completion.
@@ -201,7 +209,8 @@ impl<T: Transport> QueuePairBuilder<T> {
             cookie: self.cookie,
         };
         let hca = Arc::clone(self.device.shared_hca());
-        let (qpn, capacity) = hca.create_qp(&init).map_err(VerbsError::refused("queue pair"))?;
+        let (qpn, capacity) =
+            hca.create_own_qp(&init, self.own).map_err(VerbsError::refused("queue pair"))?;
         if let Some(check) = self.device.check() {
             check.qp_made(QpMade {
                 address: 0,
@@ -220,8 +229,8 @@ impl<T: Transport> QueuePairBuilder<T> {
             mtu: entry.mtu.min(self.device.active_mtu()),
             access: self.access,
         };
-        let (groups, _uses, device) = (Mutex::default(), self.uses, self.device);
-        let made = QueuePair::from_inner(QpInner { hca, qpn, capacity, local, groups, _uses, device });
+        let (own, groups, _uses, device) = (self.own, Mutex::default(), self.uses, self.device);
+        let made = QueuePair::from_inner(QpInner { hca, qpn, capacity, local, own, groups, _uses, device });
         made.initialise()?;
         Ok(made)
     }
@@ -243,6 +252,14 @@ impl<T: Receiver> QueuePairBuilder<T> {
     /// Takes receives from a shared queue instead of one of its own.
     pub fn shared_receive_queue(mut self, srq: &SharedReceiveQueue) -> Self {
         self.uses.srq = Some(srq.clone());
+        self
+    }
+}
+
+impl QueuePairBuilder<Dct> {
+    /// As of connected queue pairs.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
         self
     }
 }

@@ -3,6 +3,7 @@
 mod builder;
 mod connect;
 mod datagram;
+mod numbered;
 pub(crate) mod request;
 pub(crate) mod window;
 
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pumice_calls::Call;
 use pumice_device::hca::Hca;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
-use pumice_transport::types::{Access, Gid, Mtu, QpCapacity, QpState, RecvRequest};
+use pumice_transport::types::{Access, Gid, Mtu, OwnService, QpCapacity, QpState, QpType, RecvRequest};
 use pumice_transport::wire::Qpn;
 
 use crate::device::Device;
@@ -26,6 +27,7 @@ use crate::transport::{Receiver, Transport};
 
 pub use builder::QueuePairBuilder;
 pub use connect::Endpoint;
+pub use numbered::{DcAddress, DcEndpoint};
 use request::{SendList, SendRequest};
 
 const QUERY: CallOn = CallOn::new(Call::ibv_query_qp);
@@ -62,6 +64,8 @@ pub(crate) struct QpInner {
     pub(crate) qpn: Qpn,
     pub(crate) capacity: QpCapacity,
     pub(crate) local: Local,
+    /// The service of its own that it is of, and what it was made with.
+    pub(crate) own: Option<OwnService>,
     /// Multicast groups it is attached to.
     pub(crate) groups: Mutex<Vec<Gid>>,
     /// Dropped after the queue pair is destroyed.
@@ -183,7 +187,12 @@ impl<T: Transport> QueuePair<T> {
             access: self.0.local.access.bits(),
             ..QpAttributes::default()
         };
-        let own = if T::TYPE.is_datagram() { AttributeMask::QKEY } else { AttributeMask::ACCESS_FLAGS };
+        let own = match T::TYPE {
+            QpType::Dci => AttributeMask::empty(),
+            QpType::Dct => AttributeMask::ACCESS_FLAGS,
+            qp_type if qp_type.is_datagram() => AttributeMask::QKEY,
+            _ => AttributeMask::ACCESS_FLAGS,
+        };
         self.change(&attributes, AttributeMask::STATE | AttributeMask::PKEY_INDEX | AttributeMask::PORT | own)
     }
 

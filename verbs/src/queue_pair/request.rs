@@ -19,7 +19,7 @@ use crate::transport::{Rc, Reliable, Requester, Transport, Ud, XrcRequester};
 #[derive(Debug, Clone)]
 #[must_use = "a request does nothing until it is posted"]
 pub struct SendRequest<'a, T> {
-    request: Request<'a>,
+    pub(super) request: Request<'a>,
     /// Bytes of the remote slice; without one, anything fits.
     remote_bytes: u64,
     problem: Option<RequestError>,
@@ -27,7 +27,7 @@ pub struct SendRequest<'a, T> {
 }
 
 impl<'a, T: Transport> SendRequest<'a, T> {
-    fn new(opcode: SendOpcode, sges: &'a [LocalSlice]) -> SendRequest<'a, T> {
+    pub(super) fn new(opcode: SendOpcode, sges: &'a [LocalSlice]) -> SendRequest<'a, T> {
         let request = Request { flags: SendFlags::empty(), sges, ..Request::new(0, opcode) };
         SendRequest { request, remote_bytes: u64::MAX, problem: None, transport: PhantomData }
     }
@@ -99,10 +99,24 @@ impl<'a, T: Transport> SendRequest<'a, T> {
         Ok(&self.request)
     }
 
-    fn remote(mut self, remote: RemoteSlice) -> Self {
+    pub(super) fn remote(mut self, remote: RemoteSlice) -> Self {
         self.request.remote = RemoteTarget { address: remote.address, rkey: remote.rkey };
         self.remote_bytes = u64::from(remote.length);
         self
+    }
+}
+
+impl<'a, T: Transport> SendRequest<'a, T> {
+    /// An atomic on the 8 remote bytes.
+    pub(super) fn atomic(local: &'a [LocalSlice], remote: RemoteSlice, operation: AtomicOperation) -> Self {
+        let opcode = match operation {
+            AtomicOperation::CompareSwap { .. } => SendOpcode::CompareSwap,
+            AtomicOperation::FetchAdd { .. } => SendOpcode::FetchAdd,
+            AtomicOperation::Write { .. } => SendOpcode::AtomicWrite,
+        };
+        let mut this = Self::new(opcode, local).remote(remote);
+        this.request.atomic = Some(operation);
+        this
     }
 }
 
@@ -140,17 +154,13 @@ impl<'a, T: Reliable> SendRequest<'a, T> {
     /// Stores `swap` in the 8 remote bytes if they equal `compare`; the original value arrives in the local 8
     /// bytes. Values are in host order; the remote address is a multiple of 8.
     pub fn compare_swap(local: &'a [LocalSlice], remote: RemoteSlice, compare: u64, swap: u64) -> Self {
-        let mut this = Self::new(SendOpcode::CompareSwap, local).remote(remote);
-        this.request.atomic = Some(AtomicOperation::CompareSwap { compare, swap });
-        this
+        Self::atomic(local, remote, AtomicOperation::CompareSwap { compare, swap })
     }
 
     /// Adds `add`, wrapping, to the 8 remote bytes; the original value arrives in the local 8 bytes. As
     /// [`SendRequest::compare_swap`].
     pub fn fetch_add(local: &'a [LocalSlice], remote: RemoteSlice, add: u64) -> Self {
-        let mut this = Self::new(SendOpcode::FetchAdd, local).remote(remote);
-        this.request.atomic = Some(AtomicOperation::FetchAdd { add });
-        this
+        Self::atomic(local, remote, AtomicOperation::FetchAdd { add })
     }
 
     /// SEND that also invalidates a key at the peer: a type-2 memory window of the peer's queue pair.

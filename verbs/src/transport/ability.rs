@@ -1,7 +1,7 @@
 //! What each service can do.
 
 use super::options::{ConnectOptions, RcConnectOptions, UcConnectOptions, XrcTargetConnectOptions};
-use super::service::{Rc, Transport, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
+use super::service::{Rc, Srd, Transport, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
 
 /// A service that names its peer in the queue pair.
 pub trait Connected: Transport {
@@ -57,3 +57,4 @@ impl XrcRequester for XrcInitiator {}
 impl Receiver for Rc {}
 impl Receiver for Uc {}
 impl Receiver for Ud {}
+impl Receiver for Srd {}

@@ -5,4 +5,4 @@ pub(crate) mod options;
 mod service;
 
 pub use ability::{Connected, Receiver, Reliable, Requester, XrcRequester};
-pub use service::{Rc, Transport, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
+pub use service::{Dci, Dct, Rc, Srd, Transport, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};

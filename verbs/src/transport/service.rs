@@ -33,6 +33,16 @@ pub struct XrcDuplex;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XrcTarget;
 
+/// Reliable datagrams without order (SRD of EFA): SEND, RDMA WRITE and READ, to any peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Srd;
+/// Initiator of DC (of mlx5): everything, in order, to any target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dci;
+/// Target of DC: carries out what initiators ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dct;
+
 macro_rules! service {
     ($($marker:ident),*) => {$(
         impl sealed::Sealed for $marker {}
@@ -42,4 +52,4 @@ macro_rules! service {
     )*};
 }
 
-service!(Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget);
+service!(Rc, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget, Srd, Dci, Dct);

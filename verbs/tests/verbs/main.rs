@@ -11,6 +11,7 @@ mod kit;
 mod lifetime;
 mod links;
 mod messages;
+mod numbered;
 mod one_sided;
 mod options;
 mod planned;

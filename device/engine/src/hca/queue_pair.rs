@@ -14,7 +14,9 @@ use pumice_transport::host::Host;
 use pumice_transport::qp::{
     AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, SrdOrder,
 };
-use pumice_transport::types::{QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion};
+use pumice_transport::types::{
+    OwnService, QpCapacity, QpState, QpType, RecvRequest, SendRequest, WorkCompletion,
+};
 use pumice_transport::wire::Qpn;
 
 use super::paths::{Paths, empty_gid_entry};
@@ -72,6 +74,18 @@ impl Hca {
     /// An object is missing or of the wrong kind, a size is out of range, no number is free. Raw packets: the
     /// process may not send any (EPERM), or there is no Ethernet (`NotSupported`).
     pub fn create_qp(&self, init: &QpInit) -> Result<(Qpn, QpCapacity), HcaError> {
+        self.create_own_qp(init, None)
+    }
+
+    /// Makes a queue pair of a vendor's own service, of the type of that.
+    ///
+    /// # Errors
+    /// As [`Hca::create_qp`].
+    pub fn create_own_qp(
+        &self,
+        init: &QpInit,
+        own: Option<OwnService>,
+    ) -> Result<(Qpn, QpCapacity), HcaError> {
         let mut engine = self.core.lock();
         let most = self.limits.max_qp;
         if engine.queue_pairs.count() >= most {
@@ -108,12 +122,13 @@ impl Hca {
             port_mtu_bytes: engine.resources.ports.longest_mtu().bytes(),
             congestion: self.congestion.clone(),
         });
-        if init.qp_type.is_srd() {
-            qp.set_srd_order(match self.srd_order {
+        if let Some(own) = own.or_else(|| OwnService::plain(init.qp_type)) {
+            let order = match self.srd_order {
                 // Each queue pair has an order of its own, the same in every run.
                 SrdOrder::Seed(seed) => SrdOrder::Seed(seed ^ u64::from(attached.context.ordinal) << 32),
                 order => order,
-            });
+            };
+            qp.set_own(own, order);
         }
         let sharing = match engine.share(&qp) {
             Ok(sharing) => sharing,
@@ -263,6 +278,24 @@ impl Hca {
     pub fn srd_source(&self, qpn: Qpn, from: Qpn) -> Option<IpAddr> {
         let mut engine = self.core.lock();
         engine.queue_pairs.by_number(qpn)?.1.qp.srd_source(from)
+    }
+
+    /// Whether WRITEs with immediate data that arrive at a queue pair take no receive request.
+    pub fn takes_unsolicited(&self, qpn: Qpn) -> bool {
+        let mut engine = self.core.lock();
+        engine.queue_pairs.by_number(qpn).is_some_and(|(_, entry)| entry.qp.takes_unsolicited())
+    }
+
+    /// A stream of an initiator of DC that has failed works again. False: it is none in RTS that was made with
+    /// streams.
+    pub fn reset_dc_stream(&self, qpn: Qpn, stream: u16) -> bool {
+        let mut engine = self.core.lock();
+        let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else { return false };
+        let works = entry.qp.dc_streams().is_some() && entry.qp.state() == QpState::Rts;
+        if works {
+            entry.qp.reset_dc_stream(stream);
+        }
+        works
     }
 
     /// Posts a send request and sends as much of it as may leave now.

@@ -18,7 +18,7 @@ pub struct QpSetup {
     pub cookie: u64,
     /// Protection domain; all but XRC targets.
     pub pd: Option<Handle>,
-    /// Completion queue of sends; all but XRC targets.
+    /// Completion queue of sends; all but targets of XRC and DC.
     pub send_cq: Option<Handle>,
     /// Completion queue of receives; RC, UC, UD.
     pub recv_cq: Option<Handle>,
@@ -41,6 +41,8 @@ impl Resources {
                 return Err(ResourceError::invalid(format!("{kind} queue pairs have no SRQ of their own")));
             }
             used.recv_cq = None;
+        } else if !setup.qp_type.has_receives() {
+            (used.recv_cq, used.srq) = (None, None);
         } else if setup.recv_cq.is_none() {
             return Err(ResourceError::invalid(format!("{kind} queue pairs need a recv_cq")));
         }
@@ -59,7 +61,12 @@ impl Resources {
             let pd =
                 setup.pd.ok_or_else(|| ResourceError::invalid(format!("{kind} queue pairs need a PD")))?;
             self.pds.require(pd)?;
-            if setup.send_cq.is_none() {
+            if !setup.qp_type.has_send_queue() {
+                used.send_cq = None;
+                if setup.srq.is_none() {
+                    return Err(ResourceError::invalid(format!("{kind} queue pairs need an SRQ")));
+                }
+            } else if setup.send_cq.is_none() {
                 return Err(ResourceError::invalid(format!("{kind} queue pairs need a send_cq")));
             }
         }

@@ -57,13 +57,15 @@ impl Answers {
     ) -> Progress {
         while let Some(answer) = self.0.front_mut() {
             let Answer { path, to, qkey, header } = answer;
-            let to = To { path, qpn: *to, qkey: *qkey, side: Side::Responder, transmission: 1 };
+            let message = header.message;
+            let to = To { path, qpn: *to, qkey: *qkey, side: Side::Responder, message, transmission: 1 };
             let is_data = header.kind == Kind::Data;
             let data_bytes = if is_data { header.length().unwrap_or(0) } else { 0 };
             let key = RemoteKey { rkey: header.rkey, pd: settings.context.pd, qpn: settings.context.qpn };
             let address = header.address.wrapping_add(header.offset());
+            let bytes = header.bytes();
             let sent =
-                send_packet(settings, &to, (header, data_bytes), next_psn, host, sink, |data, host| {
+                send_packet(settings, &to, (&bytes, data_bytes), next_psn, host, sink, |data, host| {
                     host.remote_read(key, address, data)
                 });
             match sent {

@@ -159,7 +159,7 @@ pub(crate) struct Header {
 }
 
 /// Takes bytes from the front.
-fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+pub(crate) fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (first, behind) = rest.split_first_chunk()?;
     *rest = behind;
     Some(first)

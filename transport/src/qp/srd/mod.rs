@@ -32,6 +32,10 @@ use send::Sender;
 
 pub use send::SrdOrder;
 
+pub(super) use header::{parts_of, take};
+pub(super) use packet::{To, send_packet};
+pub(super) use window::{Parts, WINDOW_PARTS};
+
 /// The state of SRD of one queue pair.
 #[derive(Debug)]
 pub(crate) struct Srd {
@@ -42,10 +46,10 @@ pub(crate) struct Srd {
 }
 
 impl Srd {
-    pub(crate) fn new(max_send_wr: u32, order: SrdOrder) -> Srd {
+    pub(crate) fn new(max_send_wr: u32, order: SrdOrder, takes_unsolicited: bool) -> Srd {
         Srd {
             sender: Sender::new(max_send_wr, order),
-            receiver: Receiver::default(),
+            receiver: Receiver::new(takes_unsolicited),
             answers: Answers::default(),
             next_psn: Psn::new(0),
         }
@@ -54,6 +58,11 @@ impl Srd {
     /// In which order messages leave.
     pub(crate) fn order(&self) -> SrdOrder {
         self.sender.order()
+    }
+
+    /// WRITEs with immediate data that arrive take no receive request.
+    pub(crate) fn takes_unsolicited(&self) -> bool {
+        self.receiver.takes_unsolicited()
     }
 
     /// The send queue takes no further request.
@@ -147,7 +156,7 @@ impl Srd {
     /// Everything that was posted ends as flushed; what has half arrived is forgotten.
     pub(crate) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
         self.sender.flush(settings, host);
-        self.receiver = Receiver::default();
+        self.receiver = Receiver::new(self.receiver.takes_unsolicited());
         self.answers = Answers::default();
     }
 }

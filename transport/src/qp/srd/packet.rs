@@ -1,6 +1,5 @@
-//! One packet of SRD is written.
+//! One packet of a service that numbers its messages is written.
 
-use super::header::{HEADER_BYTES, Header};
 use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
@@ -9,22 +8,23 @@ use crate::qp::settings::Settings;
 use crate::wire::{Deth, Headers, Operation, Psn, Qpn};
 
 /// Where a packet goes, and what fault plans know it by.
-pub(super) struct To<'a> {
-    pub(super) path: &'a Path,
-    pub(super) qpn: Qpn,
-    pub(super) qkey: u32,
-    pub(super) side: Side,
-    pub(super) transmission: u32,
+pub(crate) struct To<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) qpn: Qpn,
+    pub(crate) qkey: u32,
+    pub(crate) side: Side,
+    pub(crate) message: u64,
+    pub(crate) transmission: u32,
 }
 
 /// Writes one packet into the sink: the header, and `data_bytes` that `fill` puts behind it.
 ///
 /// # Errors
 /// Those of `fill`.
-pub(super) fn send_packet<H: Host, T: Transmit, E>(
+pub(crate) fn send_packet<H: Host, T: Transmit, E>(
     settings: &Settings,
     to: &To<'_>,
-    (header, data_bytes): (&Header, usize),
+    (header, data_bytes): (&[u8], usize),
     next_psn: &mut Psn,
     host: &mut H,
     sink: &mut T,
@@ -34,10 +34,10 @@ pub(super) fn send_packet<H: Host, T: Transmit, E>(
     let mut headers = Headers::new(settings.bth(Operation::SendOnly, psn));
     headers.bth.destination = to.qpn;
     headers.deth = Some(Deth { qkey: to.qkey, source: settings.context.qpn });
-    let payload_bytes = HEADER_BYTES + data_bytes;
+    let payload_bytes = header.len() + data_bytes;
     let emitted = outbound::emit(to.path, &mut headers, payload_bytes, sink, |payload| {
-        let Some((front, behind)) = payload.split_at_mut_checked(HEADER_BYTES) else { return Ok(()) };
-        front.copy_from_slice(&header.bytes());
+        let Some((front, behind)) = payload.split_at_mut_checked(header.len()) else { return Ok(()) };
+        front.copy_from_slice(header);
         if behind.is_empty() { Ok(()) } else { fill(behind, host) }
     })?;
     if emitted == Emitted::NoRoom {
@@ -47,7 +47,7 @@ pub(super) fn send_packet<H: Host, T: Transmit, E>(
     if host.listens(Topic::Packets) {
         let identity = PacketIdentity {
             side: to.side,
-            message: header.message,
+            message: to.message,
             relative_psn: psn.value(),
             transmission: to.transmission,
         };

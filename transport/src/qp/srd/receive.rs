@@ -69,6 +69,8 @@ pub(super) struct Receiver {
     bytes: usize,
     /// Taken from the queue for a message that is about to end; kept for its memory.
     receive: RecvWqe,
+    /// WRITEs with immediate data take no receive request.
+    takes_unsolicited: bool,
 }
 
 /// What to do after a packet.
@@ -87,6 +89,14 @@ impl Message {
 }
 
 impl Receiver {
+    pub(super) fn new(takes_unsolicited: bool) -> Receiver {
+        Receiver { takes_unsolicited, ..Receiver::default() }
+    }
+
+    pub(super) const fn takes_unsolicited(&self) -> bool {
+        self.takes_unsolicited
+    }
+
     /// The address that the queue pair of this number sent from last.
     pub(super) fn source_of(&self, qpn: Qpn) -> Option<IpAddr> {
         let named = self.peers.iter().filter(|((_, of), _)| *of == qpn);
@@ -170,7 +180,8 @@ impl Receiver {
         } else if parts.first_missing < header.parts() {
             return Some(Outcome::Progress(*parts));
         } else if kind.takes_receive() {
-            match end(settings, came, handle.unwrap_or(NO_HANDLE), data, &mut self.receive, host) {
+            let receive = Some(&mut self.receive).filter(|_| kind.is_send() || !self.takes_unsolicited);
+            match end(settings, came, handle.unwrap_or(NO_HANDLE), data, receive, host) {
                 Ok(reason) => reason,
                 Err(NoRecv::Empty | NoRecv::NoSuchSrq) => return Some(Outcome::NotReady(*parts)),
             }
@@ -283,7 +294,7 @@ fn check_rdma<H: Host>(
     checked.map_or(Reason::RemoteKey, |()| Reason::None)
 }
 
-/// A message is there: it takes its receive request.
+/// A message is there: it takes its receive request into `receive`. None: it needs none.
 ///
 /// # Errors
 /// There is none.
@@ -292,11 +303,18 @@ fn end<H: Host>(
     came: &Came<'_>,
     slid: u16,
     data: &[u8],
-    receive: &mut RecvWqe,
+    receive: Option<&mut RecvWqe>,
     host: &mut H,
 ) -> Result<Reason, NoRecv> {
     let header = &came.header;
-    host.take_recv(&settings.context, None, receive)?;
+    let mut unsolicited = RecvWqe { cq: settings.context.recv_cq, ..RecvWqe::default() };
+    let receive = match receive {
+        Some(receive) => {
+            host.take_recv(&settings.context, None, receive)?;
+            receive
+        }
+        None => &mut unsolicited,
+    };
     let mut completion = WorkCompletion {
         wr_id: receive.wr_id,
         opcode: if header.kind.is_send() { WcOpcode::Recv } else { WcOpcode::RecvRdmaWithImm },

@@ -403,9 +403,9 @@ impl Active {
             imm: self.wqe.imm_data,
         };
         let data_bytes = if self.kind.carries_data() { header.length().unwrap_or(0) } else { 0 };
-        let (side, transmission) = (Side::Requester, self.repetitions + 1);
-        let to = To { path: &ud.path, qpn: ud.qpn, qkey: ud.qkey, side, transmission };
-        send_packet(settings, &to, (&header, data_bytes), next_psn, host, sink, |data, host| {
+        let (side, message, transmission) = (Side::Requester, self.number, self.repetitions + 1);
+        let to = To { path: &ud.path, qpn: ud.qpn, qkey: ud.qkey, side, message, transmission };
+        send_packet(settings, &to, (&header.bytes(), data_bytes), next_psn, host, sink, |data, host| {
             if self.wqe.is_inline() {
                 let start = header.offset() as usize;
                 if let Some(inline) = self.wqe.inline_data().get(start..start + data.len()) {

@@ -1,165 +1,29 @@
 //! Queue pairs of SRD on a network that loses, repeats and overtakes: each message arrives once.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::sync::Arc;
-use alloc::vec;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 
 use super::SrdOrder;
 use super::header::{HEADER_BYTES, Header, Kind, MAX_SEND_BYTES};
-use crate::event::QpEvent;
-use crate::host::{Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey, Transmit};
-use crate::path::{Arrival, Flow, Path, ROCE_PORT};
+use crate::host::QpContext;
+use crate::path::{Arrival, Flow};
+use crate::qp::network_kit::{Device, KEY, MEMORY, Out, Random, WRONG_KEY, Weather, address_of, path};
 use crate::qp::{
     AttributeMask, Congestion, ModifyLimits, Progress, QpAttributes, QpConfig, QueuePair, Urgency,
 };
 use crate::types::{
-    Access, AsyncEventType, AtomicOperation, Mtu, QpCapacity, QpState, QpType, RemoteTarget, SendFlags,
-    SendOpcode, SendRequest, Sge, UdDestination, WcFlags, WcOpcode, WcStatus, WindowBind, WorkCompletion,
+    Mtu, OwnService, QpCapacity, QpState, QpType, RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge,
+    UdDestination, WcFlags, WcOpcode, WcStatus, WorkCompletion,
 };
 use crate::wire::{Packet, Qpn};
 
 const QKEY: u32 = 0x1111_1111;
-const MEMORY: usize = 1 << 20;
-/// The key of all memory, and one of none.
-const KEY: u32 = 7;
-const WRONG_KEY: u32 = 8;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound.max(1)
-    }
-}
-
-struct Device {
-    memory: Vec<u8>,
-    receives: VecDeque<(u64, Sge)>,
-    sent: Vec<WorkCompletion>,
-    received: Vec<WorkCompletion>,
-    knows: BTreeSet<IpAddr>,
-}
-
-impl Device {
-    fn range(&mut self, key: u32, address: u64, length: usize) -> Result<&mut [u8], MemoryError> {
-        let start = usize::try_from(address).map_err(|_| MemoryError::OutOfRange)?;
-        if key != KEY {
-            return Err(MemoryError::UnknownKey);
-        }
-        self.memory.get_mut(start..start.saturating_add(length)).ok_or(MemoryError::OutOfRange)
-    }
-}
-
-impl Host for Device {
-    fn gather(&mut self, _: u32, sges: &[Sge], offset: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        let sge = sges.first().copied().unwrap_or_default();
-        out.copy_from_slice(self.range(sge.lkey, sge.address + offset, out.len())?);
-        Ok(())
-    }
-    fn scatter(&mut self, _: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if data.is_empty() {
-            return Ok(());
-        }
-        let sge = sges.first().copied().unwrap_or_default();
-        self.range(sge.lkey, sge.address + offset, data.len())?.copy_from_slice(data);
-        Ok(())
-    }
-    fn check_remote(
-        &mut self,
-        key: RemoteKey,
-        address: u64,
-        length_bytes: u64,
-        _: Access,
-    ) -> Result<(), MemoryError> {
-        self.range(key.rkey, address, length_bytes as usize).map(|_| ())
-    }
-    fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        self.range(key.rkey, address, data.len())?.copy_from_slice(data);
-        Ok(())
-    }
-    fn remote_read(&mut self, key: RemoteKey, address: u64, out: &mut [u8]) -> Result<(), MemoryError> {
-        out.copy_from_slice(self.range(key.rkey, address, out.len())?);
-        Ok(())
-    }
-    fn remote_atomic(&mut self, _: RemoteKey, _: u64, _: AtomicOperation) -> Result<u64, MemoryError> {
-        Err(MemoryError::UnknownKey)
-    }
-    fn remote_flush(&mut self, _: RemoteKey, _: Option<(u64, u64)>, _: Access) -> Result<(), MemoryError> {
-        Err(MemoryError::UnknownKey)
-    }
-    fn invalidate(&mut self, _: RemoteKey) -> Result<(), MemoryError> {
-        Err(MemoryError::UnknownKey)
-    }
-    fn bind_window(&mut self, _: &QpContext, _: &WindowBind) -> Result<(), MemoryError> {
-        Err(MemoryError::UnknownKey)
-    }
-    fn take_recv(&mut self, _: &QpContext, _: Option<u32>, into: &mut RecvWqe) -> Result<(), NoRecv> {
-        let (wr_id, sge) = self.receives.pop_front().ok_or(NoRecv::Empty)?;
-        *into = RecvWqe { wr_id, pd: 0, cq: 0, sges: vec![sge], length_bytes: sge.length.into() };
-        Ok(())
-    }
-    fn srq_protection_domain(&mut self, _: &QpContext, _: u32) -> Result<u32, NoRecv> {
-        Err(NoRecv::NoSuchSrq)
-    }
-    fn address_handle(&mut self, _: u32, peer: IpAddr) -> Option<u16> {
-        self.knows.contains(&peer).then_some(3)
-    }
-    fn flush_recv_queue(&mut self, _: &QpContext) {
-        self.receives.clear();
-    }
-    fn complete_send(&mut self, _: &QpContext, completion: WorkCompletion, released: u32) {
-        assert_eq!(released, 1);
-        self.sent.push(completion);
-    }
-    fn complete_recv(&mut self, _: &QpContext, _: u32, completion: WorkCompletion, _: bool) {
-        self.received.push(completion);
-    }
-    fn event(&mut self, _: &QpContext, _: AsyncEventType) {}
-    fn emit(&mut self, _: &QpContext, _: QpEvent<'_>) {}
-}
-
-/// Packets that leave, with their flows.
-#[derive(Default)]
-struct Out {
-    packets: Vec<(Flow, Vec<u8>)>,
-    room: usize,
-}
-
-impl Transmit for Out {
-    fn begin(&mut self, path: &Path, _: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
-        if self.packets.len() >= self.room {
-            return None;
-        }
-        self.packets.push((path.flow, vec![0; length_bytes]));
-        self.packets.last_mut().map(|(_, bytes)| &mut bytes[..])
-    }
-    fn seal(&mut self) {}
-    fn abandon(&mut self) {
-        self.packets.pop();
-    }
-}
 
 struct Node {
     qp: QueuePair,
     device: Device,
     address: IpAddr,
-}
-
-fn address_of(index: usize) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1 + index as u8))
-}
-
-fn path(from: usize, to: usize) -> Arc<Path> {
-    let flow = Flow {
-        source: address_of(from),
-        destination: address_of(to),
-        source_port: 50_000,
-        destination_port: ROCE_PORT,
-    };
-    Arc::new(Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 })
 }
 
 impl Node {
@@ -178,14 +42,8 @@ impl Node {
             port_mtu_bytes: 1024,
             congestion: Congestion::default(),
         });
-        qp.set_srd_order(order);
-        let mut device = Device {
-            memory: vec![0; MEMORY],
-            receives: VecDeque::new(),
-            sent: Vec::new(),
-            received: Vec::new(),
-            knows: (0..peers).map(address_of).collect(),
-        };
+        qp.set_own(OwnService::Srd { takes_unsolicited: false }, order);
+        let mut device = Device::new((0..peers).map(address_of));
         let limits = ModifyLimits {
             active_mtu: Mtu::Mtu1024,
             max_rd_atomic_initiator: 1,
@@ -219,14 +77,6 @@ impl Node {
         let packet = Packet::parse(bytes).unwrap();
         self.qp.handle_packet(now_ns, &arrival, &packet, &mut self.device);
     }
-}
-
-/// What the network does to packets, in thousandths.
-#[derive(Clone, Copy)]
-struct Weather {
-    lost: u64,
-    twice: u64,
-    longest_ns: u64,
 }
 
 struct Network {
@@ -598,4 +448,30 @@ fn headers_of_any_kind_harm_nothing() {
     network.under_way.clear();
     network.run();
     assert_eq!(network.nodes[0].device.sent.len(), 1);
+}
+
+#[test]
+fn a_write_that_is_not_asked_for_takes_no_receive_request_and_is_not_carried_out_twice() {
+    for seed in 0..30 {
+        let weather = Weather { lost: 200, twice: 300, longest_ns: 1_000_000 };
+        let mut network = Network::new(2, seed, weather, SrdOrder::Seed(seed), Some(0));
+        let own = OwnService::Srd { takes_unsolicited: true };
+        network.nodes[1].qp.set_own(own, SrdOrder::InOrder);
+        assert!(network.nodes[1].qp.takes_unsolicited() && !network.nodes[0].qp.takes_unsolicited());
+        for wr_id in 1..=20 {
+            let list = [sge(0, 5000)];
+            let mut wanted = request(wr_id, SendOpcode::RdmaWriteWithImm, (0, 1), &list);
+            wanted.remote = RemoteTarget { address: wr_id * SLOT, rkey: KEY };
+            network.nodes[0].post(&wanted);
+        }
+        network.run();
+        let (sent, received) = (&network.nodes[0].device.sent, &network.nodes[1].device.received);
+        assert!(sent.len() == 20 && sent.iter().all(|done| done.status == WcStatus::Success), "seed {seed}");
+        let came: BTreeSet<u32> = received.iter().map(|done| u32::from_be_bytes(done.imm_data)).collect();
+        assert_eq!((came, received.len()), ((1..=20).collect(), 20), "seed {seed}");
+        let is_it = |done: &WorkCompletion| {
+            (done.wr_id, done.opcode, done.byte_len) == (0, WcOpcode::RecvRdmaWithImm, 5000)
+        };
+        assert!(received.iter().all(is_it), "seed {seed}");
+    }
 }

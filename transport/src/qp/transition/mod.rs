@@ -34,9 +34,11 @@ const PRIVILEGED_QKEY: u32 = 1 << 31;
 pub const fn effective_mask(qp_type: QpType, mask: AttributeMask) -> AttributeMask {
     //= linux:uverbs_cmd.c#modify_qp_mask
     //| Attributes that an XRC queue pair lacks are left out without an error.
-    let meaningless = if !qp_type.is_responder() {
+    let meaningless = if !qp_type.is_xrc() {
+        AttributeMask::empty()
+    } else if !qp_type.is_responder() {
         AttributeMask::MAX_DEST_RD_ATOMIC.union(AttributeMask::MIN_RNR_TIMER)
-    } else if !qp_type.has_send_queue() {
+    } else if qp_type.is_target() {
         AttributeMask::MAX_QP_RD_ATOMIC.union(AttributeMask::RETRY_CNT).union(AttributeMask::RNR_RETRY)
     } else {
         AttributeMask::empty()

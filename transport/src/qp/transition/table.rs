@@ -24,14 +24,17 @@ pub fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<&'stati
 }
 
 use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-use QpType::{Gsi, RawPacket, Rc, Srd, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
+use QpType::{Dci, Dct, Gsi, RawPacket, Rc, Srd, Uc, Ud, XrcDuplex, XrcInitiator, XrcTarget};
 
-const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, RawPacket, XrcDuplex, XrcInitiator, XrcTarget, Srd];
+/// All but targets of DC, which only come to RTR.
+const ALL: &[QpType] = &[Gsi, Rc, Uc, Ud, RawPacket, XrcDuplex, XrcInitiator, XrcTarget, Srd, Dci];
 const RAW: &[QpType] = &[RawPacket];
 const DATAGRAM: &[QpType] = &[Ud, Gsi, Srd];
 /// Those that know no RNR_RETRY.
 const UNRELIABLE: &[QpType] = &[Ud, Gsi];
 const SRD: &[QpType] = &[Srd];
+const DCI: &[QpType] = &[Dci];
+const DCT: &[QpType] = &[Dct];
 const CONNECTED: &[QpType] = &[Rc, Uc, XrcDuplex, XrcInitiator, XrcTarget];
 /// Types that only request, or do not acknowledge: no responder attributes.
 const NO_RESPONDER: &[QpType] = &[Uc, XrcInitiator];
@@ -72,10 +75,16 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Reset, Init,  RAW,            PORT,                                               NONE),
     row(Reset, Init,  CONNECTED,      all(&[PKEY, PORT, ACCESS]),                         NONE),
 
+    row(Reset, Init,  DCI,            all(&[PKEY, PORT]),                                 NONE),
+    row(Reset, Init,  DCT,            all(&[PKEY, PORT, ACCESS]),                         NONE),
+
+    row(Init,  Init,  DCI,            NONE,                                               all(&[PKEY, PORT])),
     row(Init,  Init,  DATAGRAM,       NONE,                                               all(&[PKEY, PORT, QKEY])),
     row(Init,  Init,  CONNECTED,      NONE,                                               all(&[PKEY, PORT, ACCESS])),
 
     row(Init,  Rtr,   DATAGRAM,       NONE,                                               all(&[PKEY, QKEY])),
+    row(Init,  Rtr,   DCI,            AttributeMask::PATH_MTU,                            all(&[AV, PKEY])),
+    row(Init,  Rtr,   DCT,            all(&[AV, AttributeMask::PATH_MTU, RNR_TIMER]),     NONE),
     row(Init,  Rtr,   RAW,            NONE,                                               NONE),
     row(Init,  Rtr,   NO_RESPONDER,   PEER,                                               all(&[ALT, ACCESS, PKEY])),
     //= statement:32
@@ -83,6 +92,7 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Init,  Rtr,   RESPONDER,      all(&[PEER, READS_IN, RNR_TIMER]),                  all(&[ALT, ACCESS, PKEY])),
 
     row(Rtr,   Rts,   SRD,            SQ_PSN,              all(&[CUR, QKEY, AttributeMask::RNR_RETRY])),
+    row(Rtr,   Rts,   DCI,            all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, RNR_TIMER])),
     row(Rtr,   Rts,   UNRELIABLE,     SQ_PSN,                                             all(&[CUR, QKEY])),
     row(Rtr,   Rts,   RAW,            NONE,                                               CUR),
     row(Rtr,   Rts,   &[Uc],          SQ_PSN,                                             all(&[CUR, ALT, ACCESS, MIG])),
@@ -90,6 +100,7 @@ pub const TRANSITIONS: &[Transition] = &[
     row(Rtr,   Rts,   &[XrcInitiator],all(&[TIMEOUT, RETRIES, SQ_PSN, READS_OUT]),        all(&[CUR, ALT, ACCESS, MIG])),
     row(Rtr,   Rts,   &[XrcTarget],   all(&[TIMEOUT, SQ_PSN]),                            all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 
+    row(Rts,   Rts,   DCI,            NONE,                                               CUR),
     row(Rts,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
     row(Rts,   Rts,   RAW,            NONE,                                               CUR),
     row(Rts,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
@@ -97,11 +108,13 @@ pub const TRANSITIONS: &[Transition] = &[
 
     row(Rts,   Sqd,   ALL,            NONE,                                               NOTIFY),
 
+    row(Sqd,   Rts,   DCI,            NONE,                                               CUR),
     row(Sqd,   Rts,   DATAGRAM,       NONE,                                               all(&[CUR, QKEY])),
     row(Sqd,   Rts,   RAW,            NONE,                                               CUR),
     row(Sqd,   Rts,   NO_RESPONDER,   NONE,                                               all(&[CUR, ALT, ACCESS, MIG])),
     row(Sqd,   Rts,   RESPONDER,      NONE,                                               all(&[CUR, ALT, ACCESS, RNR_TIMER, MIG])),
 
+    row(Sqd,   Sqd,   DCI,            NONE,                                               PKEY),
     row(Sqd,   Sqd,   DATAGRAM,       NONE,                                               all(&[PKEY, QKEY])),
     row(Sqd,   Sqd,   &[Uc],          NONE,                                               all(&[AV, ALT, ACCESS, PKEY, MIG])),
     row(Sqd,   Sqd,   BOTH,           NONE,                                             all(&[PORT, AV, TIMEOUT, RETRIES, READS_OUT, READS_IN, ALT, ACCESS, PKEY, RNR_TIMER, MIG])),

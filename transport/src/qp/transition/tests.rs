@@ -9,7 +9,7 @@ use crate::types::Gid;
 
 /// `FROM TO : required : optional`; a line for each transition that exists. `*` is any state but
 /// RESET.
-const EXPECTED: [(QpType, &str); 9] = [
+const EXPECTED: [(QpType, &str); 11] = [
     (
         QpType::Rc,
         "RESET RESET : :
@@ -110,6 +110,25 @@ const EXPECTED: [(QpType, &str); 9] = [
          SQE   RTS   : : cur qkey
          *     RESET : :
          *     ERR   : :",
+    ),
+    (
+        QpType::Dci,
+        "RESET RESET : :
+         RESET INIT  : pki port :
+         INIT  INIT  : : pki port
+         INIT  RTR   : pmtu : av pki
+         RTR   RTS   : timeout retry rnr sqpsn mqra : cur mrt
+         RTS   RTS   : : cur
+         RTS   SQD   : : notify
+         SQD   RTS   : : cur
+         SQD   SQD   : : pki
+         *     RESET : :
+         *     ERR   : :",
+    ),
+    (
+        QpType::Dct,
+        "RESET INIT  : pki port acc :
+         INIT  RTR   : av pmtu mrt :",
     ),
     (
         QpType::RawPacket,
@@ -270,8 +289,9 @@ fn exactly_the_expected_transitions_exist() {
             }
         }
     }
-    // Raw packets have neither a change in INIT nor one in SQD.
-    assert_eq!(existing, 4 * 21 + 4 * 22 + 20);
+    // Raw packets have neither a change in INIT nor one in SQD, nor have initiators of DC one in SQE. Targets of
+    // DC come to RTR alone.
+    assert_eq!(existing, 5 * 21 + 4 * 22 + 20 + 2);
     let rows: usize = TRANSITIONS.iter().map(|row| row.types.len()).sum();
     assert_eq!(rows, existing, "a row shadows another one, or the text misses a transition");
 }
@@ -290,8 +310,8 @@ fn each_missing_required_attribute_is_refused_by_name() {
             }
         }
     }
-    // Raw packets 1, UD and SRD 4, GSI 3, UC 8, RC and XRC 14, INI 12, TGT 11.
-    assert_eq!(refused, 2 * (1 + 2 * 4 + 3 + 8 + 2 * 14 + 12 + 11));
+    // Raw packets 1, UD and SRD 4, GSI 3, UC 8, RC and XRC 14, INI 12, TGT 11, DCI 8, DCT 6.
+    assert_eq!(refused, 2 * (1 + 2 * 4 + 3 + 8 + 2 * 14 + 12 + 11 + 8 + 6));
 }
 
 #[test]
@@ -347,7 +367,8 @@ fn cur_state_must_be_the_real_state_and_one_that_can_be_claimed() {
 /// Statement 31: a bare STATE to ERR works from every state but RESET.
 #[test]
 fn statement_31_bare_state_to_err() {
-    for (qp_type, _) in EXPECTED {
+    // Programs bring a target of DC to RTR, and not further.
+    for (qp_type, _) in EXPECTED.into_iter().filter(|(qp_type, _)| *qp_type != QpType::Dct) {
         for from in &QpState::ALL[1..] {
             assert_eq!(run(qp_type, *from, QpState::Err, 1), Ok(QpState::Err));
         }

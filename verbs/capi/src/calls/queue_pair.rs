@@ -2,14 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pumice_calls::Call;
 use pumice_device::check::QpMade;
 use pumice_device::ethernet::Spread;
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::QpInit;
-use pumice_transport::types::{LocalData, QpCapacity, QpType, SendOpcode, WR_OPCODES, WrInfo};
+use pumice_transport::types::{LocalData, OwnService, QpCapacity, QpType, SendOpcode, WR_OPCODES, WrInfo};
 use pumice_transport::wire::Qpn;
 
 use super::queue_pair_attributes::{capacity_from, capacity_to};
@@ -57,8 +57,8 @@ pub(super) const QPT_DRIVER: u32 = 0xff;
 
 /// Everything that makes a queue pair, of both ways to ask for one.
 pub(super) struct Wanted {
-    /// SRD, if a call of the vendor asks for that: else the attributes say it.
-    pub(super) kind: Option<QpType>,
+    /// The service, if a call of a vendor asks for one of its own: else the attributes say it.
+    pub(super) own: Option<OwnService>,
     pub(super) context: *mut ibv_context,
     pub(super) pd: *mut ibv_pd,
     pub(super) xrcd: *mut ibv_xrcd,
@@ -75,7 +75,7 @@ const ELEMENT_BYTES: u32 = 16;
 /// Makes a queue pair: the program's pointer, and the attributes with the capacity that it got.
 pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr), Errno> {
     let mut attributes = wanted.attributes;
-    let qp_type = wanted.kind.map_or_else(|| qp_type(attributes.qp_type), Ok)?;
+    let qp_type = wanted.own.map_or_else(|| qp_type(attributes.qp_type), |own| Ok(own.qp_type()))?;
     let context = Context::of(wanted.context)?;
     check_kind(&context, qp_type)?;
     let pd = live_or_none::<Pd>(wanted.pd)?;
@@ -98,7 +98,7 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
     let room = Room::<Qp>::new();
     let cookie = room.cookie();
     let events = EventSource::of_object(wanted.context, cookie);
-    let (number, capacity) = context.hca().create_qp(&QpInit {
+    let init = QpInit {
         qp_type,
         pd: domain,
         send_cq: queue_of(wanted, send_cq),
@@ -108,7 +108,8 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
         capacity,
         signal_all: attributes.sq_sig_all != 0,
         cookie,
-    })?;
+    };
+    let (number, capacity) = context.hca().create_own_qp(&init, wanted.own)?;
     context.own(Owned::QueuePair(number.value()));
     if let Some((_, spread)) = &wanted.spread {
         context.hca().spread(number, spread.clone())?;
@@ -131,6 +132,8 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
             is_datagram: qp_type.is_datagram(),
             signals_all: attributes.sq_sig_all != 0,
             events,
+            vendor: OnceLock::new(),
+            own: wanted.own,
             registration: None,
             series,
             _domain_use: pd.as_ref().and_then(|pd| pd.begin_use()),
@@ -187,7 +190,9 @@ fn structure(wanted: &Wanted, attributes: &ibv_qp_init_attr, number: Qpn) -> ibv
     base.recv_cq = attributes.recv_cq;
     base.srq = attributes.srq;
     base.handle = number.index().into();
-    base.qp_num = number.value();
+    // A target of DC gets its number on its way to RTR.
+    let is_late = matches!(wanted.own, Some(OwnService::DcTarget { .. }));
+    base.qp_num = if is_late { 0 } else { number.value() };
     base.qp_type = attributes.qp_type;
     if attributes.qp_type == QPT_XRC {
         // OFED 1.x has its domain behind today's `ibv_qp`.
@@ -262,7 +267,7 @@ pub(crate) extern "C" fn ibv_create_qp(
         let given = *init_attr.get()?;
         let xrcd = ofed_domain_of(given.qp_type, init_attr)?;
         let wanted = Wanted {
-            kind: None,
+            own: None,
             context: domain.context_pointer(),
             pd,
             xrcd,
@@ -312,6 +317,8 @@ pub(crate) fn open_target(
             signals_all: false,
             events,
             domain: None,
+            vendor: OnceLock::new(),
+            own: None,
             registration: Some(registration),
             series: None,
             _domain_use: None,
@@ -397,63 +404,70 @@ pub(crate) extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     init_attr: InOut<'_, ibv_qp_init_attr_ex>,
 ) -> *mut ibv_qp {
-    pointer_about(Call::ibv_create_qp_ex, About::on(context), || {
-        let attributes = init_attr.get()?;
-        let mask = attributes.comp_mask;
-        check_mask(Call::ibv_create_qp_ex, mask, MASK_KNOWN)?;
-        let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
-        // TSO is for raw packets, and so are most creation flags.
-        let kind = qp_type(attributes.qp_type)?;
-        let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SPREAD | MASK_SEND_OPERATIONS);
-        if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
-            return Err(NOT_SUPPORTED.because(|| {
-                format!(
-                    "ibv_create_qp_ex refused: comp_mask {mask:#x} and create_flags {flags:#x} ask for TSO, \
+    pointer_about(Call::ibv_create_qp_ex, About::on(context), || create_extended(context, init_attr.get()?))
+}
+
+/// Makes a queue pair as the extended call does.
+///
+/// # Errors
+/// EOPNOTSUPP: it asks for what this device does not have. Those of [`create`].
+pub(super) fn create_extended(
+    context: *mut ibv_context,
+    attributes: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp, Errno> {
+    let mask = attributes.comp_mask;
+    check_mask(Call::ibv_create_qp_ex, mask, MASK_KNOWN)?;
+    let flags = if mask & MASK_CREATE_FLAGS != 0 { attributes.create_flags } else { 0 };
+    // TSO is for raw packets, and so are most creation flags.
+    let kind = qp_type(attributes.qp_type)?;
+    let unserved = mask & !(MASK_PD | MASK_XRCD | MASK_CREATE_FLAGS | MASK_SPREAD | MASK_SEND_OPERATIONS);
+    if unserved != 0 || flags & !BLOCK_SELF_MULTICAST != 0 {
+        return Err(NOT_SUPPORTED.because(|| {
+            format!(
+                "ibv_create_qp_ex refused: comp_mask {mask:#x} and create_flags {flags:#x} ask for TSO, \
                      receive hashing or other options of raw packet queue pairs"
-                )
-            }));
+            )
+        }));
+    }
+    let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
+    if let Some(operations) = operations {
+        check_operations(kind, operations)?;
+    }
+    if attributes.qp_type == QPT_XRC {
+        return Err(INVALID
+            .because(|| "ibv_create_qp_ex refused: OFED 1.x's IBV_QPT_XRC is for ibv_create_qp".to_owned()));
+    }
+    let given = |bit: u32| mask & bit != 0;
+    let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
+    let wanted = Wanted {
+        own: None,
+        context,
+        pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
+        xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },
+        attributes: ibv_qp_init_attr {
+            qp_context: attributes.qp_context,
+            send_cq: attributes.send_cq,
+            recv_cq: attributes.recv_cq,
+            srq: attributes.srq,
+            cap: attributes.cap,
+            qp_type: attributes.qp_type,
+            sq_sig_all: attributes.sq_sig_all,
+        },
+        spread,
+        send_operations: operations,
+    };
+    let (qp, granted) = create(&wanted)?;
+    //= man:ibv_create_qp_ex
+    //| A flag of the call keeps a queue pair from the copies of its own multicast.
+    if flags & BLOCK_SELF_MULTICAST != 0 {
+        let made = live::<Qp>(qp)?;
+        if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
+            ibv_destroy_qp(qp);
+            return Err(error.into());
         }
-        let operations = (mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
-        if let Some(operations) = operations {
-            check_operations(kind, operations)?;
-        }
-        if attributes.qp_type == QPT_XRC {
-            return Err(INVALID.because(|| {
-                "ibv_create_qp_ex refused: OFED 1.x's IBV_QPT_XRC is for ibv_create_qp".to_owned()
-            }));
-        }
-        let given = |bit: u32| mask & bit != 0;
-        let spread = if given(MASK_SPREAD) { Some(spread(attributes)?) } else { None };
-        let wanted = Wanted {
-            kind: None,
-            context,
-            pd: if given(MASK_PD) { attributes.pd } else { ptr::null_mut() },
-            xrcd: if given(MASK_XRCD) { attributes.xrcd } else { ptr::null_mut() },
-            attributes: ibv_qp_init_attr {
-                qp_context: attributes.qp_context,
-                send_cq: attributes.send_cq,
-                recv_cq: attributes.recv_cq,
-                srq: attributes.srq,
-                cap: attributes.cap,
-                qp_type: attributes.qp_type,
-                sq_sig_all: attributes.sq_sig_all,
-            },
-            spread,
-            send_operations: operations,
-        };
-        let (qp, granted) = create(&wanted)?;
-        //= man:ibv_create_qp_ex
-        //| A flag of the call keeps a queue pair from the copies of its own multicast.
-        if flags & BLOCK_SELF_MULTICAST != 0 {
-            let made = live::<Qp>(qp)?;
-            if let Err(error) = made.hca().hear_own_mcast(made.number(), false) {
-                ibv_destroy_qp(qp);
-                return Err(error.into());
-            }
-        }
-        attributes.cap = granted.cap;
-        Ok(qp)
-    })
+    }
+    attributes.cap = granted.cap;
+    Ok(qp)
 }
 
 /// The extended queue pair, of those that were made with send operations; else NULL.

@@ -126,8 +126,9 @@ pub(crate) fn write_attributes(attr: &OutTarget<'_, ibv_qp_attr>, c: &ibv_qp_att
     attr.set_within(c, length_for(mask));
 }
 
-/// `IBV_QPS_*` in which a connection is over.
+/// `IBV_QPS_*` in which a connection is over, and that in which a queue pair has its number at last.
 const RESET: u32 = 0;
+const READY_TO_RECEIVE: u32 = 2;
 const ERROR: u32 = 6;
 
 /// Tells the checker of a change: what follows from `rnr_retry`, and all of one that the program itself asks
@@ -184,6 +185,9 @@ pub(crate) extern "C" fn ibv_modify_qp(
         done?;
         if mask.contains(AttributeMask::STATE) {
             held.show_state(attributes.qp_state);
+            if attributes.qp_state == READY_TO_RECEIVE {
+                held.show_number();
+            }
         }
         Ok(())
     })

@@ -69,7 +69,7 @@ fn post_whole(parts: &[Part], requests: &[SendRequest<'_>], qp: &Qp) -> Result<(
 
 /// Looks at the series that is being put together; a refusal is what wr_complete will say.
 #[inline]
-fn set(qp: Pointer<'_>, change: impl FnOnce(&Qp, &mut Series) -> Result<(), Errno>) {
+pub(super) fn set(qp: Pointer<'_>, change: impl FnOnce(&Qp, &mut Series) -> Result<(), Errno>) {
     value((), || {
         let Some(qp) = qp.optional::<Qp>() else { return };
         let Some(turn) = qp.series() else { return };

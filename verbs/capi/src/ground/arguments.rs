@@ -223,6 +223,24 @@ impl<'a, T> InOut<'a, T> {
         InOut(self.0.cast(), PhantomData)
     }
 
+    /// As [`In::beginning`].
+    ///
+    /// # Errors
+    /// EINVAL: it is null.
+    pub(crate) fn beginning(&self, bytes: usize, otherwise: T) -> Result<T, Errno>
+    where
+        T: Copy,
+    {
+        In(self.0.cast_const(), PhantomData).beginning(bytes, otherwise)
+    }
+
+    /// Writes the first `bytes` bytes, which a program's structure has that [`InOut::beginning`] was read from.
+    pub(crate) fn put_beginning(&self, value: &T, bytes: usize) {
+        if !self.0.is_null() {
+            fill(self.0.cast(), value, bytes);
+        }
+    }
+
     /// To be called once by a call: what it gives is the only way to the structure.
     ///
     /// # Errors

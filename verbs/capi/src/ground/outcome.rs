@@ -208,6 +208,13 @@ pub(crate) fn number_of(call: Call, about: About, run: impl FnOnce() -> Result<c
     })
 }
 
+/// For calls that return a number, or a negative errno.
+#[inline]
+pub(crate) fn negative_of(call: Call, about: About, run: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
+    ends_as(call, Answer::Negative);
+    contained(call, about, run).unwrap_or_else(|Errno(errno)| -errno)
+}
+
 /// For calls that nothing serves, which `say` names: the errno that they end with. They are not counted.
 pub(crate) fn unserved(say: impl FnOnce()) -> c_int {
     let _whole = Uncancelled::begin();

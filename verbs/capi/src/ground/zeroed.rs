@@ -20,7 +20,8 @@ zero_is_valid! {
     ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq_init_attr_ex, libc::sigaction, libc::sigset_t, libc::stat,
     rdma_addrinfo, rdma_cm_event, rdma_cm_id,
     ibv_wq, rdma_conn_param, rdma_ud_param, libc::sockaddr_storage, verbs_context,
-    efadv_qp_init_attr, efadv_cq_init_attr,
+    efadv_qp_init_attr, efadv_cq_init_attr, efadv_mr_attr, efadv_sq_depth_attr, efadv_rq_depth_attr,
+    mlx5dv_context, mlx5dv_qp_ex,
 }
 pub(crate) use zero_is_valid;
 

@@ -1,18 +1,23 @@
 //! Queue pairs.
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::ptr;
+use std::sync::{Arc, OnceLock};
 
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, TargetRegistration};
 use pumice_device::outside::lineage::Generation;
+use pumice_transport::types::OwnService;
 use pumice_transport::wire::Qpn;
 
 use super::context::Context;
 use super::events::EventSource;
 use super::send_series::Series;
 use super::usage::Use;
-use crate::ground::abi::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr};
+use crate::ground::abi::{
+    efadv_qp, ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, mlx5dv_qp_ex,
+};
+use crate::ground::arguments::{In, Trusted};
 use crate::ground::errno::Errno;
 use crate::ground::gate::About;
 use crate::ground::handles::{Held, Identity, Listed, OfProcess, Shown, find_at, show, shown};
@@ -40,9 +45,42 @@ pub(crate) struct Parts {
     pub(crate) registration: Option<TargetRegistration>,
     /// Of the `ibv_wr_*` calls, if the queue pair was made for them.
     pub(crate) series: Option<Box<Turn<Series>>>,
+    /// What a call of a vendor gives of it.
+    pub(crate) vendor: OnceLock<Box<VendorQp>>,
+    /// The service of a vendor's own that it is of.
+    pub(crate) own: Option<OwnService>,
     pub(crate) _domain_use: Option<Use>,
     /// Of the table over which its frames are spread.
     pub(crate) _table_use: Option<Use>,
+}
+
+/// What programs set more of a request by, beside `ibv_qp_ex`.
+pub(crate) enum VendorQp {
+    Efa(efadv_qp),
+    Mlx5(Mlx5Qp),
+}
+
+/// That of mlx5.
+#[repr(C)]
+pub(crate) struct Mlx5Qp {
+    c: mlx5dv_qp_ex,
+    /// The queue pair that it is of.
+    qp: *mut ibv_qp,
+}
+
+// SAFETY: nothing in it changes once it is made, and its pointers are followed by calls only.
+unsafe impl Send for VendorQp {}
+// SAFETY: as above.
+unsafe impl Sync for VendorQp {}
+
+impl Mlx5Qp {
+    /// The queue pair of what a program got.
+    pub(crate) fn queue_pair_of<'a>(mlx5: In<'a, mlx5dv_qp_ex>) -> Option<Trusted<'a, ibv_qp>> {
+        let c: *const mlx5dv_qp_ex = mlx5.optional()?;
+        // SAFETY: the program passes on what `Qp::mlx5` gave it, which is the first field of an `Mlx5Qp`, and
+        // the queue pair lives as long as that does.
+        Some(unsafe { Trusted::new((*c.cast::<Mlx5Qp>()).qp) })
+    }
 }
 
 // SAFETY: the first field begins with the C structure.
@@ -109,6 +147,33 @@ impl Qp {
     #[inline]
     pub(crate) fn series(&self) -> Option<&Turn<Series>> {
         self.parts.series.as_deref()
+    }
+
+    /// What programs of EFA set more of a request by; `make` makes it at the first call.
+    pub(crate) fn efa(&self, make: impl FnOnce() -> efadv_qp) -> *mut efadv_qp {
+        match &**self.parts.vendor.get_or_init(|| Box::new(VendorQp::Efa(make()))) {
+            VendorQp::Efa(c) => ptr::from_ref(c).cast_mut(),
+            VendorQp::Mlx5(_) => ptr::null_mut(),
+        }
+    }
+
+    /// The same for mlx5. `qp`: what the program calls this queue pair.
+    pub(crate) fn mlx5(&self, qp: *mut ibv_qp, make: impl FnOnce() -> mlx5dv_qp_ex) -> *mut mlx5dv_qp_ex {
+        let new = || Box::new(VendorQp::Mlx5(Mlx5Qp { c: make(), qp }));
+        match &**self.parts.vendor.get_or_init(new) {
+            VendorQp::Mlx5(mlx5) => ptr::from_ref(mlx5).cast_mut().cast(),
+            VendorQp::Efa(_) => ptr::null_mut(),
+        }
+    }
+
+    /// The service of a vendor's own that it is of.
+    pub(crate) const fn own_service(&self) -> Option<OwnService> {
+        self.parts.own
+    }
+
+    /// Shows the number of a target of DC, which has one only from RTR on.
+    pub(crate) fn show_number(&self) {
+        show!(self.c, qp_base.qp_num = self.number().value());
     }
 
     /// Its protection domain; XRC targets have none.

@@ -5,8 +5,7 @@
 struct device_attr {
 	uint64_t comp_mask;
 	uint32_t max_sq_wr, max_rq_wr;
-	uint16_t max_sq_sge, max_rq_sge, inline_buf_size;
-	uint8_t reserved[2];
+	uint16_t max_sq_sge, max_rq_sge, inline_buf_size, inline_buf_size_ex;
 	uint32_t device_caps, max_rdma_size;
 	uint64_t of_later;
 };
@@ -20,10 +19,26 @@ struct qp_attr {
 	uint32_t driver_qp_type;
 	uint16_t flags;
 	uint8_t sl, reserved;
-	uint64_t more, of_later;
+	uint64_t wr_flags, of_later;
 };
 struct cq_attr {
 	uint64_t comp_mask, wc_flags;
+};
+struct mr_attr {
+	uint64_t comp_mask;
+	uint16_t ic_id_validity, recv_ic_id, rdma_read_ic_id, rdma_recv_ic_id;
+};
+struct sq_depth {
+	uint64_t comp_mask;
+	uint32_t flags, max_send_sge, max_rdma_sge, max_inline_data;
+};
+struct rq_depth {
+	uint64_t comp_mask;
+	uint32_t max_recv_sge;
+};
+struct hinter {
+	uint64_t comp_mask;
+	void (*set_hints)(struct hinter *, uint32_t);
 };
 struct reader {
 	uint64_t comp_mask;
@@ -37,6 +52,10 @@ struct ibv_qp *create_driver_qp(struct ibv_pd *, void *, uint32_t) __asm__("efad
 struct ibv_qp *create_srd(struct ibv_context *, void *, void *, uint32_t) __asm__("efadv_create_qp_ex");
 struct ibv_cq_ex *create_efa_cq(struct ibv_context *, void *, void *, uint32_t) __asm__("efadv_create_cq");
 struct reader *reader_of(struct ibv_cq_ex *) __asm__("efadv_cq_from_ibv_cq_ex");
+int query_mr(struct ibv_mr *, void *, uint32_t) __asm__("efadv_query_mr");
+int max_sq_depth(struct ibv_context *, void *, uint32_t) __asm__("efadv_get_max_sq_depth");
+int max_rq_depth(struct ibv_context *, void *, uint32_t) __asm__("efadv_get_max_rq_depth");
+struct hinter *hinter_of(struct ibv_qp_ex *) __asm__("efadv_qp_from_ibv_qp_ex");
 int mlx5_query(struct ibv_context *, void *) __asm__("mlx5dv_query_device");
 bool is_mlx5(struct ibv_device *) __asm__("mlx5dv_is_supported");
 
@@ -66,7 +85,7 @@ static void says_what_efa_says(void)
 	FAILS(query_device(ctx, &attr, 24), 0);
 	CLAIM(attr.max_sq_wr == 4096 && attr.comp_mask == 0 && attr.device_caps == ~0u);
 	FAILS(query_device(ctx, &attr, sizeof(attr)), 0);
-	CLAIM(attr.inline_buf_size == 32 && attr.device_caps == 0xf && attr.max_rdma_size == 1u << 30);
+	CLAIM(attr.inline_buf_size == 32 && attr.inline_buf_size_ex == 32 && attr.device_caps == 0x1f && attr.max_rdma_size == 1u << 30);
 	CLAIM(attr.of_later == 0);
 	FAILS(query_device(ctx, NULL, sizeof(attr)), EINVAL);
 
@@ -79,6 +98,35 @@ static void says_what_efa_says(void)
 	uint64_t theirs[8] = {0};
 	FAILS(mlx5_query(ctx, theirs), EOPNOTSUPP);
 	CLAIM(!is_mlx5(ctx->device));
+}
+
+/* The questions that rdma-core 65 has beside those. */
+static void answers_the_newest_questions(void)
+{
+	struct mr_attr region;
+	memset(&region, 0xff, sizeof(region));
+	FAILS(query_mr(mr, &region, 15), EINVAL);
+	FAILS(query_mr(mr, &region, sizeof(region)), 0);
+	CLAIM(region.comp_mask == 0 && region.ic_id_validity == 0 && region.rdma_recv_ic_id == 0);
+	FAILS(query_mr(NULL, &region, sizeof(region)), EINVAL);
+
+	struct sq_depth sends = {.max_send_sge = 2, .max_rdma_sge = 1, .max_inline_data = 32};
+	CLAIM(max_sq_depth(ctx, &sends, sizeof(sends)) == 4096);
+	sends.flags = 1;
+	CLAIM(max_sq_depth(ctx, &sends, sizeof(sends)) == 2048);
+	CLAIM(max_sq_depth(ctx, &sends, 23) == -EINVAL && max_sq_depth(ctx, NULL, sizeof(sends)) == -EINVAL);
+	sends.max_send_sge = 3;
+	CLAIM(max_sq_depth(ctx, &sends, sizeof(sends)) == -EINVAL);
+	sends = (struct sq_depth){.max_inline_data = 33};
+	CLAIM(max_sq_depth(ctx, &sends, sizeof(sends)) == -EINVAL);
+	sends = (struct sq_depth){.comp_mask = 1};
+	CLAIM(max_sq_depth(ctx, &sends, sizeof(sends)) == -EINVAL);
+	struct rq_depth receives = {.max_recv_sge = 1};
+	CLAIM(max_rq_depth(ctx, &receives, 12) == 4096 && max_rq_depth(ctx, &receives, 11) == -EINVAL);
+	receives.max_recv_sge = 2;
+	CLAIM(max_rq_depth(ctx, &receives, sizeof(receives)) == 2048);
+	receives.max_recv_sge = 3;
+	CLAIM(max_rq_depth(ctx, &receives, sizeof(receives)) == -EINVAL);
 }
 
 static void refuses_what_efa_refuses(void)
@@ -98,7 +146,9 @@ static void refuses_what_efa_refuses(void)
 	REFUSED(create_driver_qp(pd, &rc, 0), EINVAL);
 }
 
-static struct ibv_qp *srd(void)
+enum { UNSOLICITED = 1, INLINE_WRITE = 2, HINTS = 1 };
+
+static struct ibv_qp *srd(uint16_t flags)
 {
 	struct ibv_qp_init_attr_ex wants = {
 		.send_cq = ibv_cq_ex_to_cq(cq_ex),
@@ -118,6 +168,12 @@ static struct ibv_qp *srd(void)
 	attr.driver_qp_type = 3;
 	REFUSED(create_srd(ctx, &wants, &attr, 16), EOPNOTSUPP);
 	attr.driver_qp_type = 0;
+	attr.flags = 4;
+	REFUSED(create_srd(ctx, &wants, &attr, 16), EOPNOTSUPP);
+	attr.flags = flags;
+	attr.wr_flags = HINTS << 1;
+	REFUSED(create_srd(ctx, &wants, &attr, 24), EOPNOTSUPP);
+	attr.wr_flags = HINTS;
 	struct ibv_qp *qp = create_srd(ctx, &wants, &attr, sizeof(attr));
 	CLAIM(qp && qp->qp_type == DRIVER && wants.cap.max_send_wr == 32 && wants.cap.max_recv_wr == 32);
 	struct ibv_qp_attr state = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
@@ -166,14 +222,19 @@ int main(void)
 {
 	open_device();
 	says_what_efa_says();
+	answers_the_newest_questions();
 	refuses_what_efa_refuses();
 
 	struct ibv_cq_init_attr_ex wants = {.cqe = 100, .wc_flags = IBV_WC_STANDARD_FLAGS};
-	struct cq_attr sgid = {.wc_flags = 1};
+	struct cq_attr sgid = {.wc_flags = 4};
+	REFUSED(create_efa_cq(ctx, &wants, &sgid, sizeof(sgid)), EOPNOTSUPP);
+	sgid.wc_flags = 3;
 	CLAIM((cq_ex = create_efa_cq(ctx, &wants, &sgid, sizeof(sgid))));
 	struct reader *reader = reader_of(cq_ex);
 	CLAIM(reader && reader == reader_of(cq_ex) && !reader->is_unsolicited(reader));
-	struct ibv_qp *a = srd(), *b = srd();
+	struct ibv_qp *a = srd(INLINE_WRITE), *b = srd(0), *c = srd(UNSOLICITED);
+	struct hinter *hinter = hinter_of(ibv_qp_to_qp_ex(a));
+	CLAIM(hinter && hinter == hinter_of(ibv_qp_to_qp_ex(a)) && !hinter_of(NULL));
 	memset(memory, 0, sizeof(memory));
 	memset(memory, 'a', 8928);
 
@@ -217,6 +278,30 @@ int main(void)
 	ends(6, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	ibv_end_poll(cq_ex);
 
+	/* The same to a queue pair that takes it unsolicited: without a receive request, and the completion says so. */
+	CLAIM(!reader->is_unsolicited(reader));
+	ex = starts(a, 20);
+	hinter->set_hints(hinter, 1);
+	ibv_wr_rdma_write_imm(ex, mr->rkey, (uintptr_t)memory + 41000, 101);
+	posts(ex, 20, c, piece(0, 5000));
+	ends(0, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM);
+	CLAIM(ibv_wc_read_imm_data(cq_ex) == 101 && ibv_wc_read_byte_len(cq_ex) == 5000);
+	CLAIM(ibv_wc_read_qp_num(cq_ex) == c->qp_num && ibv_wc_read_src_qp(cq_ex) == a->qp_num);
+	ibv_end_poll(cq_ex);
+	CLAIM(reader->is_unsolicited(reader) && memcmp(memory, (char *)memory + 41000, 5000) == 0);
+	ends(20, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	ibv_end_poll(cq_ex);
+	CLAIM(!reader->is_unsolicited(reader));
+	/* A SEND takes one there as well. */
+	post_receive(c, 21, 16384, 64);
+	ex = starts(a, 22);
+	ibv_wr_send(ex);
+	posts(ex, 22, c, piece(0, 64));
+	ends(21, IBV_WC_SUCCESS, IBV_WC_RECV);
+	ibv_end_poll(cq_ex);
+	ends(22, IBV_WC_SUCCESS, IBV_WC_SEND);
+	ibv_end_poll(cq_ex);
+
 	/* A wrong key ends one request, and the queue pair goes on. */
 	ex = starts(a, 7);
 	ibv_wr_rdma_write(ex, mr->rkey ^ 0x5500, (uintptr_t)memory);
@@ -251,6 +336,7 @@ int main(void)
 
 	FAILS(ibv_destroy_qp(a), 0);
 	FAILS(ibv_destroy_qp(b), 0);
+	FAILS(ibv_destroy_qp(c), 0);
 	FAILS(ibv_destroy_cq(ibv_cq_ex_to_cq(cq_ex)), 0);
 	return 0;
 }

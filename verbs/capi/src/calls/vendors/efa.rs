@@ -5,40 +5,54 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 use pumice_device::profile::{DirectCalls, Vendor};
-use pumice_transport::types::{Gid, QpType};
+use pumice_transport::types::{Gid, OwnService, QpType, WcOpcode};
 use pumice_transport::wire::Qpn;
 
 use super::super::completion_queue_ex::create as create_cq;
 use super::super::queue_pair::{QPT_DRIVER, Wanted, check_operations, create};
 use super::answers;
 use crate::ground::abi::{
-    efadv_ah_attr, efadv_cq, efadv_cq_init_attr, efadv_device_attr, efadv_qp_init_attr, ibv_ah, ibv_context,
-    ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_gid, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr,
+    efadv_ah_attr, efadv_cq, efadv_cq_init_attr, efadv_device_attr, efadv_mr_attr, efadv_qp,
+    efadv_qp_init_attr, efadv_rq_depth_attr, efadv_sq_depth_attr, ibv_ah, ibv_context, ibv_cq, ibv_cq_ex,
+    ibv_cq_init_attr_ex, ibv_gid, ibv_mr, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr,
     ibv_qp_init_attr_ex, operation,
 };
 use crate::ground::arguments::{In, InOut, Out};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::handles::live;
-use crate::ground::outcome::{pointer_about, status_of, value};
+use crate::ground::outcome::{negative_of, pointer_about, status_of, value};
 use crate::ground::unserved;
 use crate::ground::zeroed::zeroed;
 use crate::objects::address_handle::Ah;
 use crate::objects::completion_queue::{Cq, EfaCq};
 use crate::objects::context::Context;
+use crate::objects::memory_region::Mr;
 use crate::objects::protection_domain::Pd;
+use crate::objects::queue_pair::Qp;
 
 /// What every program's structures have: those of the first version of each.
 const DEVICE_ATTR_PREFIX: u32 = 24;
 const AH_ATTR_PREFIX: u32 = 10;
 
-/// `EFADV_DEVICE_ATTR_CAPS_*`: RDMA READ, RNR_RETRY, completion queues with the sender's GID, RDMA WRITE.
-const CAPABILITIES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3;
+/// `EFADV_DEVICE_ATTR_CAPS_*`: RDMA READ, RNR_RETRY, completion queues with the sender's GID, RDMA WRITE, WRITEs
+/// with immediate data that take no receive request.
+const CAPABILITIES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 const MAX_RDMA_BYTES: u32 = 1 << 30;
 /// `EFADV_QP_DRIVER_TYPE_SRD`.
 const TYPE_SRD: u32 = 0;
-/// `EFADV_WC_EX_WITH_SGID`.
+/// `EFADV_QP_FLAGS_UNSOLICITED_WRITE_RECV` and `.._INLINE_WRITE`.
+const QP_UNSOLICITED: u16 = 1;
+const QP_INLINE_WRITE: u16 = 1 << 1;
+/// `EFADV_WR_EX_WITH_PROCESSING_HINTS`: hints are taken and change nothing.
+const WITH_HINTS: u64 = 1;
+/// `EFADV_WC_EX_WITH_SGID` and `.._WITH_IS_UNSOLICITED`.
 const WC_SGID: u64 = 1;
+const WC_UNSOLICITED: u64 = 1 << 1;
+/// `EFADV_SQ_DEPTH_ATTR_INLINE_WRITE`.
+const DEPTH_INLINE_WRITE: u32 = 1;
+/// Inline data that an entry of 64 bytes has room for; longer entries have 128.
+const SHORT_INLINE_BYTES: u32 = 32;
 /// `slid` of a completion whose sender has no address handle here.
 const NO_HANDLE: u16 = 0xffff;
 /// Bits of `ibv_qp_init_attr_ex.comp_mask`: the domain, and the send operations.
@@ -47,6 +61,10 @@ const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 /// Bytes of `efadv_qp_init_attr` and `efadv_cq_init_attr` that every program has.
 const QP_ATTR_PREFIX: u32 = 12;
 const CQ_ATTR_PREFIX: u32 = 16;
+/// Of those that were never shorter.
+const MR_ATTR_PREFIX: u32 = 16;
+const SQ_DEPTH_PREFIX: u32 = 24;
+const RQ_DEPTH_PREFIX: u32 = 12;
 
 /// The context, if its device looks like EFA.
 ///
@@ -54,11 +72,18 @@ const CQ_ATTR_PREFIX: u32 = 16;
 /// EOPNOTSUPP: it does not. Those of [`Context::of`].
 fn efa_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
     let open = Context::of(context)?;
+    check_efa(&open)?;
+    Ok(open)
+}
+
+/// Checks that the device of a context looks like EFA.
+///
+/// # Errors
+/// EOPNOTSUPP: it does not.
+fn check_efa(open: &Context) -> Result<(), Errno> {
     let profile = open.device().profile();
-    if profile.vendor() == Some(Vendor::Amazon) && profile.dv == DirectCalls::Calls {
-        return Ok(open);
-    }
-    Err(NOT_SUPPORTED)
+    let is_efa = profile.vendor() == Some(Vendor::Amazon) && profile.dv == DirectCalls::Calls;
+    if is_efa { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
 /// Checks that a program's structure has what its first version had.
@@ -91,7 +116,7 @@ pub(crate) extern "C" fn efadv_query_device(
             max_sq_sge: short(limits.max_sge),
             max_rq_sge: short(limits.max_sge),
             inline_buf_size: short(limits.max_inline_data),
-            reserved: [0; 2],
+            inline_buf_size_ex: short(limits.max_inline_data),
             device_caps: CAPABILITIES,
             max_rdma_size: MAX_RDMA_BYTES,
         };
@@ -140,7 +165,7 @@ fn create_srd(
     context: *mut ibv_context,
     pd: *mut ibv_pd,
     mut attributes: ibv_qp_init_attr,
-    send_operations: Option<u64>,
+    (send_operations, takes_unsolicited): (Option<u64>, bool),
 ) -> Result<(*mut ibv_qp, ibv_qp_cap), Errno> {
     if attributes.qp_type != QPT_DRIVER {
         return Err(INVALID.because(|| "a queue pair of SRD has the type IBV_QPT_DRIVER".to_owned()));
@@ -155,9 +180,9 @@ fn create_srd(
     for entries in [&mut attributes.cap.max_send_wr, &mut attributes.cap.max_recv_wr] {
         *entries = if *entries <= most { rounded(*entries).min(most) } else { *entries };
     }
-    let kind = Some(QpType::Srd);
+    let own = Some(OwnService::Srd { takes_unsolicited });
     let xrcd = std::ptr::null_mut();
-    let wanted = Wanted { kind, context, pd, xrcd, attributes, spread: None, send_operations };
+    let wanted = Wanted { own, context, pd, xrcd, attributes, spread: None, send_operations };
     let (qp, granted) = create(&wanted)?;
     Ok((qp, granted.cap))
 }
@@ -177,7 +202,7 @@ pub(crate) extern "C" fn efadv_create_driver_qp(
             return Err(NOT_SUPPORTED);
         }
         let attributes = attr.get()?;
-        let (qp, capacity) = create_srd(&open, context, pd, *attributes, None)?;
+        let (qp, capacity) = create_srd(&open, context, pd, *attributes, (None, false))?;
         attributes.cap = capacity;
         Ok(qp)
     })
@@ -202,7 +227,9 @@ pub(crate) extern "C" fn efadv_create_qp_ex(
             return Err(INVALID);
         }
         let unknown = attributes.comp_mask & !(MASK_PD | MASK_SEND_OPERATIONS);
-        if efa.driver_qp_type != TYPE_SRD || efa.flags != 0 || efa.more != 0 || unknown != 0 {
+        let unknown_flags = efa.flags & !(QP_UNSOLICITED | QP_INLINE_WRITE);
+        let unknown = unknown != 0 || unknown_flags != 0 || efa.wr_flags & !WITH_HINTS != 0;
+        if efa.driver_qp_type != TYPE_SRD || unknown {
             return Err(NOT_SUPPORTED.because(|| {
                 format!("{call} refused: it asks for more than SRD has here: another type, flags or options")
             }));
@@ -222,7 +249,8 @@ pub(crate) extern "C" fn efadv_create_qp_ex(
             qp_type: attributes.qp_type,
             sq_sig_all: attributes.sq_sig_all,
         };
-        let (qp, capacity) = create_srd(&open, context, pd, plain, operations)?;
+        let (qp, capacity) =
+            create_srd(&open, context, pd, plain, (operations, efa.flags & QP_UNSOLICITED != 0))?;
         attributes.cap = capacity;
         Ok(qp)
     })
@@ -246,11 +274,9 @@ pub(crate) extern "C" fn efadv_create_cq(
         if efa.comp_mask != 0 {
             return Err(INVALID);
         }
-        if efa.wc_flags & !WC_SGID != 0 || efa.memory != [0; 5] {
+        if efa.wc_flags & !(WC_SGID | WC_UNSOLICITED) != 0 || efa.memory != [0; 5] {
             return Err(NOT_SUPPORTED.because(|| {
-                format!(
-                    "{call} refused: it asks for unsolicited WRITEs or for memory of the program's choice"
-                )
+                format!("{call} refused: it asks for unknown fields or for memory of the program's choice")
             }));
         }
         create_cq(context, attributes)
@@ -294,7 +320,104 @@ extern "C" fn read_sgid(efa: In<'_, efadv_cq>, gid: Out<'_, ibv_gid>) -> c_int {
     })
 }
 
-/// Every WRITE with immediate data takes a receive request here.
-extern "C" fn is_unsolicited(_efa: In<'_, efadv_cq>) -> bool {
-    false
+/// Whether the completion that was polled last is of a WRITE with immediate data that took no receive request.
+extern "C" fn is_unsolicited(efa: In<'_, efadv_cq>) -> bool {
+    value(false, || {
+        let cq = EfaCq::queue_of(efa).map(live::<Cq>);
+        let Some(Ok(cq)) = cq else { return false };
+        let completion = cq.turn().with(|polled| polled.completion);
+        completion.opcode == WcOpcode::RecvRdmaWithImm
+            && cq.hca().takes_unsolicited(Qpn::new(completion.qp_num))
+    })
+}
+
+/// What programs set hints of a request by.
+pub(crate) extern "C" fn efadv_qp_from_ibv_qp_ex(qp_ex: *mut ibv_qp_ex) -> *mut efadv_qp {
+    let call = Call::efadv_qp_from_ibv_qp_ex;
+    if !answers(Vendor::Amazon) {
+        return unserved::null(call, "").cast();
+    }
+    let qp = qp_ex.cast::<ibv_qp>();
+    pointer_about(call, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        efa_of(held.context_pointer())?;
+        Ok(held.efa(|| efadv_qp { comp_mask: 0, wr_set_processing_hints: operation!(set_processing_hints) }))
+    })
+}
+
+/// Packets leave as they would without.
+extern "C" fn set_processing_hints(_qp: *mut efadv_qp, _hints: u32) {}
+
+/// Which of several connections to memory a region uses: there is one, so none is named.
+pub(crate) extern "C" fn efadv_query_mr(mr: *mut ibv_mr, attr: Out<'_, efadv_mr_attr>, inlen: u32) -> c_int {
+    let call = Call::efadv_query_mr;
+    if !answers(Vendor::Amazon) {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::on(mr), || {
+        check_efa(&*live::<Mr>(mr)?.context()?)?;
+        check_length(call, inlen, MR_ATTR_PREFIX)?;
+        attr.required()?.set_within(&zeroed(), inlen as usize);
+        Ok(())
+    })
+}
+
+/// How deep a send queue of such requests may be. As every call of a number, it returns a negative errno.
+pub(crate) extern "C" fn efadv_get_max_sq_depth(
+    context: *mut ibv_context,
+    attr: In<'_, efadv_sq_depth_attr>,
+    inlen: u32,
+) -> c_int {
+    let call = Call::efadv_get_max_sq_depth;
+    if !answers(Vendor::Amazon) {
+        return unserved::negative(call, "");
+    }
+    negative_of(call, About::on(context), || {
+        let open = efa_of(context)?;
+        check_length(call, inlen, SQ_DEPTH_PREFIX)?;
+        let wanted = attr.beginning(inlen as usize, zeroed())?;
+        let limits = open.hca().limits();
+        for (what, given, most) in [
+            ("comp_mask", wanted.comp_mask, 0),
+            ("max_send_sge", wanted.max_send_sge.into(), limits.max_sge),
+            ("max_rdma_sge", wanted.max_rdma_sge.into(), 1),
+            ("max_inline_data", wanted.max_inline_data.into(), limits.max_inline_data),
+        ] {
+            check_most(call, what, given, most)?;
+        }
+        let is_short = wanted.max_inline_data <= SHORT_INLINE_BYTES && wanted.flags & DEPTH_INLINE_WRITE == 0;
+        Ok((if is_short { limits.max_qp_wr } else { limits.max_qp_wr / 2 }) as c_int)
+    })
+}
+
+/// How deep a receive queue of such requests may be.
+pub(crate) extern "C" fn efadv_get_max_rq_depth(
+    context: *mut ibv_context,
+    attr: In<'_, efadv_rq_depth_attr>,
+    inlen: u32,
+) -> c_int {
+    let call = Call::efadv_get_max_rq_depth;
+    if !answers(Vendor::Amazon) {
+        return unserved::negative(call, "");
+    }
+    negative_of(call, About::on(context), || {
+        let open = efa_of(context)?;
+        check_length(call, inlen, RQ_DEPTH_PREFIX)?;
+        let wanted = attr.beginning(inlen as usize, zeroed())?;
+        let limits = open.hca().limits();
+        check_most(call, "comp_mask", wanted.comp_mask, 0)?;
+        check_most(call, "max_recv_sge", wanted.max_recv_sge.into(), limits.max_sge)?;
+        Ok((limits.max_qp_wr / wanted.max_recv_sge.max(1)) as c_int)
+    })
+}
+
+/// Checks a field of a question.
+///
+/// # Errors
+/// EINVAL: it is larger than it may be.
+fn check_most(call: Call, what: &str, given: u64, most: u32) -> Result<(), Errno> {
+    if given <= most.into() {
+        return Ok(());
+    }
+    Err(INVALID.because(|| format!("{call} refused: {what} is {given}, and may be {most} at most")))
 }

@@ -1,6 +1,7 @@
 //! Calls of vendors' libraries that answer on a device that looks like the vendor's. On every other device
 //! they are refused like those that nothing serves.
 
+pub(crate) mod dc;
 pub(crate) mod efa;
 pub(crate) mod mlx5;
 

@@ -10,7 +10,7 @@ pub(crate) struct efadv_device_attr {
     pub(crate) max_sq_sge: u16,
     pub(crate) max_rq_sge: u16,
     pub(crate) inline_buf_size: u16,
-    pub(crate) reserved: [u8; 2],
+    pub(crate) inline_buf_size_ex: u16,
     pub(crate) device_caps: u32,
     pub(crate) max_rdma_size: u32,
 }
@@ -22,12 +22,49 @@ pub(crate) struct efadv_ah_attr {
     pub(crate) reserved: [u8; 6],
 }
 
-/// The beginning of `struct mlx5dv_context`: what follows is written only where a program asks for it.
+/// `struct mlx5dv_context` of rdma-core 65 whole, of which programs have a beginning.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct mlx5dv_context {
     pub(crate) version: u8,
     pub(crate) flags: u64,
     pub(crate) comp_mask: u64,
+    pub(crate) of_rings: [u32; 15],
+    pub(crate) dc_odp_caps: u32,
+    pub(crate) hca_core_clock: u64,
+    pub(crate) num_lag_ports: u8,
+    pub(crate) sig_caps: [u64; 2],
+    /// Exponents of how many there are at once, and of how many may fail.
+    pub(crate) dci_streams_caps: [u8; 2],
+    pub(crate) max_wr_memcpy_length: u64,
+    pub(crate) crypto_caps: [u64; 2],
+    pub(crate) max_dc_rd_atom: u64,
+    pub(crate) max_dc_init_rd_atom: u64,
+    pub(crate) reg_c0: u64,
+    pub(crate) ooo_recv_wrs_caps: [u32; 5],
+}
+
+/// `struct mlx5dv_qp_init_attr`, with `dc_init_attr` in it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_qp_init_attr {
+    pub(crate) comp_mask: u64,
+    pub(crate) create_flags: u32,
+    pub(crate) padding: u32,
+    pub(crate) dc_type: u32,
+    /// Of a target the access key; of an initiator two exponents, in its first bytes.
+    pub(crate) dc_union: u64,
+    pub(crate) send_ops_flags: u64,
+}
+
+/// `struct mlx5dv_qp_ex`: what is not here is NULL.
+#[repr(C)]
+pub(crate) struct mlx5dv_qp_ex {
+    pub(crate) comp_mask: u64,
+    pub(crate) wr_set_dc_addr: Operation,
+    pub(crate) of_keys: [u64; 8],
+    pub(crate) wr_set_dc_addr_stream: Operation,
+    pub(crate) of_memory: [u64; 2],
 }
 
 #[repr(C)]
@@ -44,7 +81,7 @@ pub(crate) struct efadv_qp_init_attr {
     pub(crate) flags: u16,
     pub(crate) sl: u8,
     pub(crate) reserved: u8,
-    pub(crate) more: u64,
+    pub(crate) wr_flags: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -54,6 +91,39 @@ pub(crate) struct efadv_cq_init_attr {
     pub(crate) wc_flags: u64,
     /// Where the queue lies, which programs may choose on an adapter.
     pub(crate) memory: [u64; 5],
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct efadv_mr_attr {
+    pub(crate) comp_mask: u64,
+    pub(crate) ic_id_validity: u16,
+    pub(crate) recv_ic_id: u16,
+    pub(crate) rdma_read_ic_id: u16,
+    pub(crate) rdma_recv_ic_id: u16,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct efadv_sq_depth_attr {
+    pub(crate) comp_mask: u64,
+    pub(crate) flags: u32,
+    pub(crate) max_send_sge: u32,
+    pub(crate) max_rdma_sge: u32,
+    pub(crate) max_inline_data: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct efadv_rq_depth_attr {
+    pub(crate) comp_mask: u64,
+    pub(crate) max_recv_sge: u32,
+}
+
+#[repr(C)]
+pub(crate) struct efadv_qp {
+    pub(crate) comp_mask: u64,
+    pub(crate) wr_set_processing_hints: Operation,
 }
 
 #[repr(C)]

@@ -1,0 +1,246 @@
+//! DC: queue pairs that `mlx5dv_create_qp` makes, and what programs set of a request to a target.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use pumice_calls::Call;
+use pumice_device::profile::Vendor;
+use pumice_transport::types::{DcDestination, DcStreams, OwnService, QpType};
+
+use super::super::post_send::destination;
+use super::super::queue_pair::{QPT_DRIVER, Wanted, check_operations, create, create_extended};
+use super::super::queue_pair_ex::set;
+use super::looks_like;
+use crate::ground::abi::{
+    ibv_ah, ibv_context, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, mlx5dv_qp_ex,
+    mlx5dv_qp_init_attr, operation,
+};
+use crate::ground::arguments::{In, InOut, Trusted};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
+use crate::ground::handles::live;
+use crate::ground::outcome::{pointer_about, status_of, value};
+use crate::ground::unserved;
+use crate::ground::zeroed::zeroed;
+use crate::objects::address_handle::Ah;
+use crate::objects::context::Context;
+use crate::objects::queue_pair::{Mlx5Qp, Qp};
+
+/// `MLX5DV_QP_INIT_ATTR_MASK_*`: creation flags, DC, send operations of mlx5, streams.
+const MASK_FLAGS: u64 = 1;
+const MASK_DC: u64 = 1 << 1;
+const MASK_OPERATIONS: u64 = 1 << 2;
+const MASK_STREAMS: u64 = 1 << 3;
+const MASK_KNOWN: u64 = (1 << 4) - 1;
+/// `MLX5DV_QP_CREATE_*`: data in completions, no and yes; credits for packets; signatures one after the other;
+/// data out of order. The first two, the third and the last change nothing here.
+const NO_DATA_IN_CQE: u32 = 1 << 3;
+const DATA_IN_CQE: u32 = 1 << 4;
+const PACKET_CREDITS: u32 = 1 << 5;
+const OUT_OF_ORDER: u32 = 1 << 7;
+const FLAGS_SERVED: u32 = NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER;
+const FLAGS_KNOWN: u32 = (1 << 8) - 1;
+/// `MLX5DV_DCTYPE_*`.
+const TYPE_TARGET: u32 = 1;
+const TYPE_INITIATOR: u32 = 2;
+/// Bits of `ibv_qp_init_attr_ex.comp_mask`: the domain, and the send operations.
+const MASK_PD: u32 = 1;
+const MASK_SEND_OPERATIONS: u32 = 1 << 6;
+/// The largest exponent of the streams of an initiator.
+pub(super) const MAX_LOG_STREAMS: u8 = DcStreams::MAX_LOG;
+
+/// Whether a device of this process may have DC.
+fn serves() -> bool {
+    looks_like(Vendor::Mellanox)
+}
+
+/// The context, if its device has DC.
+///
+/// # Errors
+/// EOPNOTSUPP: it has not. Those of [`Context::of`].
+fn with_dc(context: *mut ibv_context) -> Result<std::sync::Arc<Context>, Errno> {
+    let open = Context::of(context)?;
+    if has_dc(&open) { Ok(open) } else { Err(NOT_SUPPORTED) }
+}
+
+/// Whether a device looks like mlx5, and its profile has queue pairs of DC.
+pub(super) fn has_dc(open: &Context) -> bool {
+    let profile = open.device().profile();
+    profile.vendor() == Some(Vendor::Mellanox) && profile.queue_pairs.has(QpType::Dci)
+}
+
+/// What a program asks for, beside what all queue pairs have; none: nothing that only DC has.
+fn service_of(
+    call: Call,
+    attributes: &ibv_qp_init_attr_ex,
+    mlx5: &mlx5dv_qp_init_attr,
+) -> Result<Option<OwnService>, Errno> {
+    let given = |bit| mlx5.comp_mask & bit != 0;
+    let invalid = |what: &'static str| INVALID.because(|| format!("{call} refused: {what}"));
+    if mlx5.comp_mask & !MASK_KNOWN != 0 {
+        return Err(invalid("its comp_mask has bits that are not known"));
+    }
+    let flags = if given(MASK_FLAGS) { mlx5.create_flags } else { 0 };
+    if flags & !FLAGS_KNOWN != 0 || flags & DATA_IN_CQE != 0 && flags & NO_DATA_IN_CQE != 0 {
+        return Err(invalid("its create_flags are not known, or exclude each other"));
+    }
+    if flags & !FLAGS_SERVED != 0 || given(MASK_OPERATIONS) && mlx5.send_ops_flags != 0 {
+        return Err(NOT_SUPPORTED.because(|| {
+            format!(
+                "{call} refused: it asks for tunnels, signatures, memory keys, raw requests or copies, which \
+                 this device does not have; ask for none of MLX5DV_QP_EX_WITH_*"
+            )
+        }));
+    }
+    if attributes.qp_type != QPT_DRIVER {
+        return Ok(None);
+    }
+    if !given(MASK_DC) {
+        return Err(invalid("IBV_QPT_DRIVER needs MLX5DV_QP_INIT_ATTR_MASK_DC"));
+    }
+    match mlx5.dc_type {
+        TYPE_TARGET if attributes.comp_mask & !MASK_PD != 0 || given(MASK_OPERATIONS | MASK_STREAMS) => {
+            Err(invalid("a target has no send operations, and nothing but a domain beside its queues"))
+        }
+        TYPE_TARGET if attributes.srq.is_null() || attributes.recv_cq.is_null() => {
+            Err(invalid("a target needs a shared receive queue and a completion queue for it"))
+        }
+        TYPE_TARGET => Ok(Some(OwnService::DcTarget { access_key: mlx5.dc_union })),
+        TYPE_INITIATOR => {
+            let [log_concurrent, log_errored, ..] = mlx5.dc_union.to_ne_bytes();
+            if given(MASK_STREAMS) && log_concurrent.max(log_errored) > MAX_LOG_STREAMS {
+                return Err(invalid("an initiator has 2^6 streams at most"));
+            }
+            let streams = given(MASK_STREAMS).then_some(DcStreams { log_concurrent, log_errored });
+            Ok(Some(OwnService::DcInitiator { streams }))
+        }
+        _ => Err(invalid("its dc_type is neither that of a target nor that of an initiator")),
+    }
+}
+
+pub(crate) extern "C" fn mlx5dv_create_qp(
+    context: *mut ibv_context,
+    qp_attr: InOut<'_, ibv_qp_init_attr_ex>,
+    mlx5_qp_attr: In<'_, mlx5dv_qp_init_attr>,
+) -> *mut ibv_qp {
+    let call = Call::mlx5dv_create_qp;
+    if !serves() {
+        return unserved::null(call, "").cast();
+    }
+    pointer_about(call, About::on(context), || {
+        with_dc(context)?;
+        let attributes = qp_attr.get()?;
+        let own = match mlx5_qp_attr.optional() {
+            Some(mlx5) => service_of(call, attributes, mlx5)?,
+            None if attributes.qp_type == QPT_DRIVER => return Err(INVALID),
+            None => None,
+        };
+        let Some(own) = own else { return create_extended(context, attributes) };
+        if attributes.comp_mask & !(MASK_PD | MASK_SEND_OPERATIONS) != 0 {
+            return Err(INVALID);
+        }
+        let operations =
+            (attributes.comp_mask & MASK_SEND_OPERATIONS != 0).then_some(attributes.send_ops_flags);
+        if let Some(operations) = operations {
+            check_operations(own.qp_type(), operations)?;
+        }
+        let wanted = Wanted {
+            own: Some(own),
+            context,
+            pd: if attributes.comp_mask & MASK_PD != 0 { attributes.pd } else { ptr::null_mut() },
+            xrcd: ptr::null_mut(),
+            attributes: ibv_qp_init_attr {
+                qp_context: attributes.qp_context,
+                send_cq: attributes.send_cq,
+                recv_cq: attributes.recv_cq,
+                srq: attributes.srq,
+                cap: attributes.cap,
+                qp_type: attributes.qp_type,
+                sq_sig_all: attributes.sq_sig_all,
+            },
+            spread: None,
+            send_operations: operations,
+        };
+        let (qp, granted) = create(&wanted)?;
+        attributes.cap = granted.cap;
+        Ok(qp)
+    })
+}
+
+/// What programs name targets by.
+pub(crate) extern "C" fn mlx5dv_qp_ex_from_ibv_qp_ex(qp_ex: *mut ibv_qp_ex) -> *mut mlx5dv_qp_ex {
+    let call = Call::mlx5dv_qp_ex_from_ibv_qp_ex;
+    if !serves() {
+        return unserved::null(call, "").cast();
+    }
+    let qp = qp_ex.cast::<ibv_qp>();
+    pointer_about(call, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        with_dc(held.context_pointer())?;
+        let make = || mlx5dv_qp_ex {
+            wr_set_dc_addr: operation!(set_dc_addr),
+            wr_set_dc_addr_stream: operation!(set_dc_addr_stream),
+            ..zeroed()
+        };
+        Ok(held.mlx5(qp, make))
+    })
+}
+
+extern "C" fn set_dc_addr(
+    mlx5: In<'_, mlx5dv_qp_ex>,
+    ah: Trusted<'_, ibv_ah>,
+    remote_dctn: u32,
+    remote_dc_key: u64,
+) {
+    set_dc_addr_stream(mlx5, ah, remote_dctn, remote_dc_key, 0);
+}
+
+extern "C" fn set_dc_addr_stream(
+    mlx5: In<'_, mlx5dv_qp_ex>,
+    ah: Trusted<'_, ibv_ah>,
+    remote_dctn: u32,
+    access_key: u64,
+    stream: u16,
+) {
+    value((), || {
+        let Some(qp) = Mlx5Qp::queue_pair_of(mlx5) else { return };
+        set(qp, |qp, series| {
+            let to = destination(qp, ah, remote_dctn, 0)?;
+            let last = series.requests.last_mut().ok_or(INVALID)?;
+            (last.request.ud, last.request.dc) = (to, Some(DcDestination { access_key, stream }));
+            Ok(())
+        });
+    });
+}
+
+/// A stream that has failed works again.
+pub(crate) extern "C" fn mlx5dv_dci_stream_id_reset(qp: *mut ibv_qp, stream_id: u16) -> c_int {
+    let call = Call::mlx5dv_dci_stream_id_reset;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        with_dc(held.context_pointer())?;
+        if !matches!(held.own_service(), Some(OwnService::DcInitiator { .. })) {
+            return Err(INVALID.because(|| format!("{call} refused: the queue pair is no initiator of DC")));
+        }
+        if held.hca().reset_dc_stream(held.number(), stream_id) {
+            return Ok(());
+        }
+        Err(NOT_SUPPORTED
+            .because(|| format!("{call} refused: the initiator was made without streams, or is not in RTS")))
+    })
+}
+
+/// Address handles lead to one queue pair as well as to all: there is nothing to remember.
+pub(crate) extern "C" fn mlx5dv_map_ah_to_qp(ah: *mut ibv_ah, _qp_num: u32) -> c_int {
+    let call = Call::mlx5dv_map_ah_to_qp;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::on(ah), || {
+        with_dc(live::<Ah>(ah)?.context_pointer())?;
+        Ok(())
+    })
+}
