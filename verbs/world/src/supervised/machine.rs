@@ -4,8 +4,13 @@
 pub(crate) const PROCESSORS: u32 = 4;
 /// Its memory, in bytes.
 pub(crate) const MEMORY: u64 = 16 << 30;
-/// Folders of facts of the machine: every world has them, without the facts.
-pub(crate) const EMPTY_FOLDERS: [&str; 3] = ["/sys/bus/pci/devices", "/sys/class/thermal", "/sys/class/net"];
+/// Folders of facts of the machine, and the one of memory that processes share by name: every world has them,
+/// without what is there.
+pub(crate) const EMPTY_FOLDERS: [&str; 4] =
+    ["/sys/bus/pci/devices", "/sys/class/thermal", "/sys/class/net", SHARED_MEMORY];
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+/// The folder of temporary files, in one of those: what an earlier run left decides nothing.
+pub(crate) const TEMPORARY: &str = "/dev/shm/tmp";
 
 /// Files below /proc and /sys that say the same in every run.
 const STEADY: [&str; 16] = [
