@@ -16,6 +16,7 @@ mod filter;
 mod futex;
 mod inheritance;
 mod machine;
+mod machine_files;
 mod memory;
 mod network;
 mod points;

@@ -16,6 +16,7 @@ use nix::unistd::{ForkResult, Pid, fork, getgid, getuid, pipe, read, write};
 use seccompiler::BpfProgram;
 
 use super::machine::{EMPTY_FOLDERS, SHARED_MEMORY, TEMPORARY};
+use super::machine_files::{SYSTEM, machine_files};
 use crate::error::WorldError;
 use crate::options::WorldOptions;
 
@@ -83,6 +84,8 @@ struct Prepared {
     /// The same, if the world has a folder of temporary files of its own.
     environment_inside: Vec<CString>,
     private_folders: Vec<CString>,
+    /// Files of the machine, and what they say; folders say nothing.
+    machine_files: Vec<(CString, Option<String>)>,
     /// Where standard output and standard error go, if not where those of the supervisor go.
     output: Option<CString>,
     user_map: Vec<u8>,
@@ -134,6 +137,10 @@ impl Prepared {
                 .chain(EMPTY_FOLDERS.map(str::as_bytes))
                 .map(text)
                 .collect::<Result<_, _>>()?,
+            machine_files: machine_files()
+                .into_iter()
+                .map(|file| Ok((text(file.path.as_bytes())?, file.text)))
+                .collect::<Result<_, WorldError>>()?,
             output: options.output.as_ref().map(|file| text(file.as_os_str().as_bytes())).transpose()?,
             user_map: format!("{user} {user} 1\n").into_bytes(),
             group_map: format!("{group} {group} 1\n").into_bytes(),
@@ -183,7 +190,7 @@ fn outer(command: &Prepared, filter: &BpfProgram) {
 
 /// The first process of the name space: it takes in those whose parent has gone.
 fn inner(command: &Prepared, filter: &BpfProgram) {
-    let has_folder = private_mounts(&command.private_folders);
+    let has_folder = private_mounts(command);
     let environment = if has_folder { &command.environment_inside } else { &command.environment };
     bring_up_loopback();
     let _ = nix::unistd::sethostname("world");
@@ -212,16 +219,23 @@ fn wait_for(child: Pid) {
 
 /// A /proc of the processes of the world, and mounts that the machine does not see. Whether the folder of
 /// temporary files is one of them.
-fn private_mounts(folders: &[CString]) -> bool {
+fn private_mounts(command: &Prepared) -> bool {
     use nix::mount::{MsFlags, mount};
     const NOTHING: Option<&str> = None;
     let _ = mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING);
     let _ = mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING);
-    let mut has_own_memory = false;
-    for folder in folders {
+    let (mut has_own_memory, mut has_own_system) = (false, false);
+    for folder in &command.private_folders {
         let options = Some("mode=0700");
         let done = mount(Some("tmpfs"), folder.as_c_str(), Some("tmpfs"), MsFlags::empty(), options);
         has_own_memory |= done.is_ok() && folder.as_bytes() == SHARED_MEMORY.as_bytes();
+        has_own_system |= done.is_ok() && folder.as_bytes() == SYSTEM.as_bytes();
+    }
+    for (path, text) in command.machine_files.iter().filter(|_| has_own_system) {
+        let _ = match text {
+            Some(text) => put(path.as_c_str(), text.as_bytes()),
+            None => nix::unistd::mkdir(path.as_c_str(), nix::sys::stat::Mode::S_IRWXU),
+        };
     }
     has_own_memory && nix::unistd::mkdir(TEMPORARY, nix::sys::stat::Mode::S_IRWXU).is_ok()
 }
@@ -276,10 +290,11 @@ fn redirect(file: &CString) -> bool {
     }
 }
 
-fn put(path: &str, bytes: &[u8]) -> nix::Result<()> {
+fn put<P: nix::NixPath + ?Sized>(path: &P, bytes: &[u8]) -> nix::Result<()> {
     use nix::fcntl::{OFlag, open};
     use nix::sys::stat::Mode;
-    let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_CLOEXEC;
+    let file = open(path, flags, Mode::S_IRUSR | Mode::S_IRGRP | Mode::S_IROTH)?;
     write(&file, bytes).map(|_| ())
 }
 

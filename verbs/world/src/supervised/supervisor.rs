@@ -486,7 +486,10 @@ impl Supervisor {
     /// Nothing of the world outlives it.
     fn end(&mut self) {
         let inner = self.threads.processes.values().map(|process| process.leader);
-        for process in inner.chain(self.outer) {
+        // After the first process those that made the name spaces end by themselves: then what all of them used of
+        // the processor counts for this process, which waited for them.
+        let outer = self.outer.filter(|_| self.exit.is_none());
+        for process in inner.chain(outer) {
             let _ = kill(process, Signal::SIGKILL);
         }
         while let Some((_, thread)) = self.threads.threads.pop_last() {
