@@ -1,4 +1,4 @@
-//! `pumice world` with programs that nobody here wrote: the same seed is the same run.
+//! `pumice world` with programs of other projects: the same seed is the same run.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[path = "world/kit.rs"]
@@ -11,7 +11,8 @@ use kit::{Scratch, text};
 
 /// Whether a program is installed; a sentence if not.
 fn has(program: &str) -> bool {
-    let is_there = ["/usr/bin", "/usr/local/bin"].iter().any(|folder| Path::new(folder).join(program).exists());
+    let folders = ["/usr/bin", "/usr/local/bin"].map(Path::new);
+    let is_there = folders.iter().any(|folder| folder.join(program).exists());
     if !is_there {
         eprintln!("**** SKIPPED: {program} is not installed");
     }
@@ -21,12 +22,12 @@ fn has(program: &str) -> bool {
 /// So many runs of a seed are certified and equal, in output and digest; what they print.
 fn repeats(scratch: &Scratch, runs: u32, arguments: &[&str]) -> String {
     let run = || scratch.world(&[&["--seed", "7"], arguments].concat());
+    let sides = |ran: &std::process::Output| format!("{}{}", text(&ran.stdout), text(&ran.stderr));
     let first = run();
     assert!(first.status.success(), "{}{}", text(&first.stdout), text(&first.stderr));
     assert!(text(&first.stderr).contains("pumice: certified: this run repeats"), "{}", text(&first.stderr));
     for run_number in 1..runs {
         let again = run();
-        let sides = |output: &std::process::Output| format!("{}{}", text(&output.stdout), text(&output.stderr));
         assert_eq!(sides(&first), sides(&again), "run {run_number}");
     }
     text(&first.stdout)
@@ -81,8 +82,8 @@ fn a_test_of_ucx_repeats() {
         return;
     }
     let scratch = Scratch::new("ucx");
-    let pair = "export UCX_TLS=rc UCX_NET_DEVICES=pumice0:1; \
-                ucx_perftest > server & sleep 1; ucx_perftest 127.0.0.1 -t tag_lat -n 200 -w 20; wait; cat server";
+    let pair = "export UCX_TLS=rc UCX_NET_DEVICES=pumice0:1; ucx_perftest > server & sleep 1; \
+                ucx_perftest 127.0.0.1 -t tag_lat -n 200 -w 20; wait; cat server";
     let printed = repeats(&scratch, 3, &["--addr", "127.0.0.1", "--", "sh", "-c", pair]);
     assert!(printed.contains("Final:"), "{printed}");
 }

@@ -1,7 +1,7 @@
 //! The page that the supervisor of a world gives a program: there the program tells what needs no stop.
 //!
-//! Its words are those of `clock_page.rs` in `verbs/world`, which writes them before a thread goes on and reads
-//! them when it stops. One thread of the world runs at a time, so that no two of them use the page at once.
+//! Its words are those of `clock_page.rs` in `verbs/world`, which writes them before a thread goes on and
+//! reads them when it stops. One thread of the world runs at a time, so that no two use the page at once.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 

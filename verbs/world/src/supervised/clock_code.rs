@@ -4,6 +4,9 @@
 //! The code reads and moves the clock of a page that the supervisor fills before a thread goes on, and reads
 //! when it stops. When a thread has read clocks for so often as the page says, it makes the call.
 
+//!
+//! It is for x86_64, as worlds are: aarch64 and riscv64 would have a file of their own.
+
 use std::arch::global_asm;
 
 global_asm!(

@@ -1,17 +1,16 @@
 //! A page of every program of a world, by which it reads clocks without a call.
 //!
-//! It has the clock while a thread of the program runs: the supervisor writes it there before, and takes it from
-//! there when the thread stops. So one thread at a time has the clock, whatever the number of processes. The
-//! same holds for points of a library at which another thread may go on (`points.rs`).
+//! It has the clock while a thread of the program runs: the supervisor writes it there before, and takes it
+//! from there when the thread stops. So one thread at a time has the clock, though each process has a page.
+//! The same holds for points of a library at which another thread may go on (`points.rs`).
 
 use nix::sys::signal::{Signal, kill};
 
 use super::clock_code::{code, offset_of_call};
 use super::points::POINT_NS;
-use super::schedule::VAIN;
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
-use super::threads::ThreadId;
+use super::threads::{ThreadId, VAIN};
 use super::tracee::{Registers, Tracee};
 use super::vdso::{JUMP, functions};
 

@@ -1,7 +1,5 @@
 //! The machine of every world: what programs can learn of it is the same everywhere.
 
-use super::machine_files::SYSTEM;
-
 /// The processors that every machine of a world has.
 pub(crate) const PROCESSORS: u32 = 4;
 /// Its memory, in bytes.
@@ -23,6 +21,8 @@ pub(crate) const EMPTY_FOLDERS: [&str; 11] = [
     SHARED_MEMORY,
 ];
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+/// Where the kernel says what processors and memory there are.
+pub(crate) const SYSTEM: &str = "/sys/devices/system";
 /// The folder of temporary files, in one of those: what an earlier run left decides nothing.
 pub(crate) const TEMPORARY: &str = "/dev/shm/tmp";
 

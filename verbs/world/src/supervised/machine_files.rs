@@ -1,9 +1,6 @@
-//! What every world has below /sys/devices/system: its processors and its memory, as the kernel lays them out.
+//! What every world has below /sys/devices/system: its processors and its memory, in the kernel's form.
 
-use super::machine::{MEMORY, PROCESSORS};
-
-/// Where the files are.
-pub(crate) const SYSTEM: &str = "/sys/devices/system";
+use super::machine::{MEMORY, PROCESSORS, SYSTEM};
 
 /// A file or, without a text, a folder; folders stand before what is in them.
 pub(crate) struct MachineFile {
@@ -27,9 +24,9 @@ pub(crate) fn machine_files() -> Vec<MachineFile> {
         let folder = format!("{folder}/topology");
         add_folder(&mut files, &folder);
         let (number, own_mask) = (processor.to_string(), format!("{:x}", 1_u32 << processor));
-        let facts = [("core_id", &*number), ("physical_package_id", "0"), ("die_id", "0"), ("cluster_id", "0")];
-        for (name, text) in facts {
-            add(&mut files, &format!("{folder}/{name}"), text);
+        add(&mut files, &format!("{folder}/core_id"), &number);
+        for name in ["physical_package_id", "die_id", "cluster_id"] {
+            add(&mut files, &format!("{folder}/{name}"), "0");
         }
         for name in ["thread_siblings", "core_cpus"] {
             add(&mut files, &format!("{folder}/{name}"), &own_mask);

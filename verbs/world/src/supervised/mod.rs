@@ -15,6 +15,7 @@ mod files;
 mod filter;
 mod futex;
 mod inheritance;
+mod lent;
 mod machine;
 mod machine_files;
 mod memory;

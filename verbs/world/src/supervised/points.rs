@@ -1,31 +1,22 @@
 //! Points at which a library says that another thread may go on, or that it has looked in vain.
 //!
-//! A library that has a page makes no call at points at which the schedule has the same thread go on. How many in
-//! a row these are is drawn ahead of time. A point does the same with a stop as without one: what stops decides
-//! nothing, so that a run whose departures are listed is the run in which they were drawn.
+//! A library that has a page makes no call at points at which the schedule has the same thread go on. How
+//! many in a row these are is drawn ahead of time. A point does the same with a stop as without one: which ones
+//! stop decides nothing, so that a run whose departures are listed is the run in which they were drawn.
 
 use nix::errno::Errno;
 
-use super::schedule::{PATIENCE, VAIN};
+use super::lent::LentPoints;
+use super::schedule::PATIENCE;
 use super::serve::AS_IT_IS;
 use super::supervisor::Supervisor;
-use super::threads::{Call, Doing, ThreadId};
+use super::threads::{Call, Doing, ThreadId, VAIN};
 use crate::error::WorldError;
 
 /// What a point takes, in ns of the world.
 pub(crate) const POINT_NS: u64 = 600;
 /// Points in a row without a stop.
 const MOST_POINTS: u32 = 64;
-
-/// What was said of the points of the thread that runs.
-#[derive(Debug, Default)]
-pub(crate) struct LentPoints {
-    count: u32,
-    /// At each of them, other threads could go on as well.
-    has_choice: bool,
-    /// At each of them, threads that look in vain are passed over.
-    passes_over: bool,
-}
 
 impl Supervisor {
     /// How many points in a row may pass without a stop: nothing would come of it.

@@ -17,8 +17,8 @@ const AT_SYSINFO_EHDR: u64 = 33;
 const MOST_WORDS: u64 = 1 << 20;
 
 impl Supervisor {
-    /// The thread is stopped in the call by which its process has become another program. Afterwards it stands
-    /// before the first instruction of that one.
+    /// The thread is stopped in the call by which its process has become another program. Afterwards it
+    /// stands before the first instruction of that one.
     pub(crate) fn became_program(&mut self, id: ThreadId) -> Result<(), WorldError> {
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
         let (process, tracee) = (thread.process, thread.tracee);

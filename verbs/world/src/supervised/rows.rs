@@ -97,10 +97,9 @@ use Service::{
     Accepts, Alarm, Binds, Changes, ClockGettime, ClockNanosleep, Clones, Connects, Doubtful, EpollPwait2,
     EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, GetProcessor, Getrandom,
     Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder, MakesSignalFile, Nanosleep, Opens,
-    Passes, Pauses, Poll,
-    Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select, Sends, SetAffinity,
-    SetTidAddress, Socket, Stats, Statx, Sysinfo, TakesSignal, Time, TimerCreate, TimerSettime, TimerTells,
-    TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
+    Passes, Pauses, Poll, Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select,
+    Sends, SetAffinity, SetTidAddress, Socket, Stats, Statx, Sysinfo, TakesSignal, Time, TimerCreate,
+    TimerSettime, TimerTells, TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
 };
 
 /// What is done about each call.

@@ -3,13 +3,11 @@
 use super::deadlock::who_waits_for_what;
 use super::signal_files::Asker;
 use super::supervisor::Supervisor;
-use super::threads::{Doing, ThreadId};
+use super::threads::{Doing, ThreadId, VAIN};
 use super::waits::{WaitFor, Woken};
 use crate::error::WorldError;
 use crate::options::Departure;
 
-/// Calls in vain in a row after which a thread goes on only if no other can.
-pub(crate) const VAIN: u32 = 8;
 /// How often others go first before one that looks in vain has a turn all the same: they may do nothing that
 /// ends by itself, and wait for what it does.
 pub(crate) const PATIENCE: u32 = 64;

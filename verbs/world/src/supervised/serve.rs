@@ -213,7 +213,9 @@ impl Supervisor {
         let tracee = self.tracee(id)?;
         let mut registers = call.registers;
         change(&mut registers);
-        let _ = tracee.set_registers(registers);
+        if arguments_of(&registers) != arguments_of(&call.registers) {
+            let _ = tracee.set_registers(registers);
+        }
         loop {
             match tracee.finish_call() {
                 Ok(()) | Err(Errno::ESRCH) => {}
@@ -259,10 +261,8 @@ impl Supervisor {
         let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = call.registers;
         // A program that has just begun has registers of its own.
         let is_same = after.rip == call.registers.rip;
-        if is_same
-            && (after.rdi, after.rsi, after.rdx, after.r10, after.r8, after.r9)
-                != (rdi, rsi, rdx, r10, r8, r9)
-        {
+        let (_, arguments) = arguments_of(&after);
+        if is_same && arguments != [rdi, rsi, rdx, r10, r8, r9] {
             tracee.set_registers(Registers { rdi, rsi, rdx, r10, r8, r9, ..after })?;
         }
         Ok(())
@@ -314,12 +314,12 @@ impl Supervisor {
             wait.looked_at = self.changes;
             return self.wait(id, call, wait);
         }
-        self.may_send(id, &call);
         match self.make(id, call, AS_IT_IS)? {
             Made::Result(result) => {
                 if result == -i64::from(libc::EAGAIN) {
                     self.in_vain(id);
                 } else {
+                    self.may_send(id, &call);
                     self.not_in_vain(id);
                     self.changes += 1;
                 }
@@ -329,4 +329,10 @@ impl Supervisor {
             Made::Away => Ok(()),
         }
     }
+}
+
+/// The number of a call, and its arguments.
+const fn arguments_of(registers: &Registers) -> (u64, [u64; 6]) {
+    let Registers { orig_rax, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    (orig_rax, [rdi, rsi, rdx, r10, r8, r9])
 }

@@ -1,9 +1,9 @@
 //! Descriptors that are readable while a signal is pending (`signalfd`).
 //!
-//! The kernel looks at the signals of the thread that asks, so that the supervisor asks in vain: it compares the
-//! descriptor's signals with those that are pending for the thread. An epoll descriptor among whose files may
-//! be such a one is not asked either, because the kernel then forgets that a signal came; the thread itself
-//! looks, each time when something has changed.
+//! The kernel looks at the signals of the thread that asks, so that the supervisor asks in vain: it compares
+//! the descriptor's signals with those that are pending for the thread. An epoll descriptor among whose files
+//! may be such a one is not asked either, because the kernel then forgets that a signal came; the thread
+//! itself looks, each time when something has changed.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 

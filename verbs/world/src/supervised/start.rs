@@ -15,8 +15,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid, fork, getgid, getuid, pipe, read, write};
 use seccompiler::BpfProgram;
 
-use super::machine::{EMPTY_FOLDERS, SHARED_MEMORY, TEMPORARY};
-use super::machine_files::{SYSTEM, machine_files};
+use super::machine::{EMPTY_FOLDERS, SHARED_MEMORY, SYSTEM, TEMPORARY};
+use super::machine_files::machine_files;
 use crate::error::WorldError;
 use crate::options::WorldOptions;
 
@@ -26,8 +26,8 @@ const ENVIRONMENT: [(&str, &str); 2] =
     [("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), ("PYTHONDONTWRITEBYTECODE", "1")];
 /// The variable that names the folder of temporary files.
 const TMPDIR: &str = "TMPDIR";
-/// The variable with options for pytest, and those that come before the user's: what pytest remembers of a run
-/// goes with the world.
+/// The variable with options for pytest, and those that come before the user's: what pytest remembers of a
+/// run goes with the world.
 const PYTEST_OPTIONS: &str = "PYTEST_ADDOPTS";
 const PYTEST_CACHE: &str = "-o cache_dir=/dev/shm/tmp/pytest-cache";
 

@@ -14,15 +14,14 @@ use super::clock::Clock;
 use super::delivery::Delivery;
 use super::devices::Devices;
 use super::filter;
-use super::points::LentPoints;
+use super::lent::LentPoints;
 use super::processor::Bound;
 use super::readiness::Descriptors;
-use super::schedule::VAIN;
 use super::spin::{Proof, prove};
 use super::start::{NOT_FOUND, NOT_STARTED, start};
 use super::stop::{Stop, TICK_US, await_stop, await_stop_within};
 use super::system::Ticks;
-use super::threads::{Doing, ThreadId, Threads};
+use super::threads::{Doing, ThreadId, Threads, VAIN};
 use super::timers::Timers;
 use super::tracee::Tracee;
 use crate::certificate::{Doubt, Record};
@@ -486,8 +485,8 @@ impl Supervisor {
     /// Nothing of the world outlives it.
     fn end(&mut self) {
         let inner = self.threads.processes.values().map(|process| process.leader);
-        // After the first process those that made the name spaces end by themselves: then what all of them used of
-        // the processor counts for this process, which waited for them.
+        // After the first process those that made the name spaces end by themselves: then what all of them
+        // used of the processor counts for this process, which waited for them.
         let outer = self.outer.filter(|_| self.exit.is_none());
         for process in inner.chain(outer) {
             let _ = kill(process, Signal::SIGKILL);

@@ -8,6 +8,9 @@ use super::chance::Chance;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};
 
+/// Calls in vain in a row after which a thread goes on only if no other can.
+pub(crate) const VAIN: u32 = 8;
+
 /// A thread, by its order of birth in the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ThreadId(pub(crate) u32);

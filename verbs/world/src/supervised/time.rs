@@ -4,11 +4,10 @@ use nix::errno::Errno;
 use syscalls::Sysno;
 
 use super::rows::Service;
-use super::schedule::VAIN;
 use super::serve::Made;
 use super::signal_files::Asker;
 use super::supervisor::Supervisor;
-use super::threads::{Call, ThreadId};
+use super::threads::{Call, ThreadId, VAIN};
 use super::tracee::Registers;
 use super::waits::{Interest, Wait, WaitFor, Woken};
 use crate::error::WorldError;
