@@ -26,8 +26,6 @@ use outcome::{RunOutcome, finish};
 use crate::outcome::{CommandError, CommandResult};
 use crate::run::{RunOptions, own_program};
 
-/// Memory that processes share by name: empty when a world begins.
-const SHARED_MEMORY: &str = "/dev/shm";
 const PARTS: u32 = 1_000_000;
 
 /// Runs the command.
@@ -92,7 +90,7 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
     options.environment.extend(set.into_iter().map(|(name, value)| (name.into(), value)));
     options.environment.push((world::VARIABLE.into(), "1".into()));
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
-    options.private_folders = vec![runtime, SHARED_MEMORY.into()];
+    options.private_folders = vec![runtime];
     Ok(options)
 }
 

@@ -88,7 +88,6 @@ const LINUX_EDGES: &[&str] = &[
     "src/stat/listen/peer.rs",
     "src/sweep/child.rs",
     "src/sweep/ready.rs",
-    "src/world/mod.rs",
     "verbs/perf/src/cores.rs",
     "verbs/perf/src/machine.rs",
     "verbs/perf/src/memory.rs",
@@ -125,6 +124,8 @@ const PROCESSOR_EDGES: &[&str] = &[
     "verbs/capi/tests/abi.rs",
     "tests/cli_doctor.rs",
     "device/ground/src/outside/fault_guard/call.rs",
+    // The supervisor of worlds as a whole is for x86-64.
+    "verbs/world/src/supervised/clock_code.rs",
 ];
 
 /// Calls of the kernel that it has on x86-64 alone: other processors have a newer one in the place of each.

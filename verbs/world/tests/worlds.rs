@@ -94,6 +94,48 @@ fn locks_with_inheritance_robust_locks_and_signals_repeat() {
 }
 
 #[test]
+fn signals_that_are_read_repeat() {
+    repeats("signal_files", 4, 1);
+    let scratch = Scratch::new("signal-files-said");
+    let Some(program) = scratch.program("signal_files") else { return };
+    let (_, output) = printed(&world(&scratch, 1, &[program.to_str().unwrap()]));
+    let told = "read: signal 10\npoll: 1\nafter poll: signal 12\nepoll, nothing pending: 0 after 50 ms\n\
+                epoll: 1\nafter epoll: signal 14\nselect: 1\nafter select: signal 17 of a child\n\
+                epoll, from another process: 1\nafter epoll: signal 12\n";
+    assert!(output.ends_with(told), "{output}");
+}
+
+#[test]
+fn a_runtime_of_tokio_repeats() {
+    // Examples are built with the tests, into a folder beside theirs.
+    let own = std::env::current_exe().unwrap();
+    let program = own.parent().unwrap().with_file_name("examples").join("tokio");
+    let scratch = Scratch::new("tokio");
+    let mut orders = BTreeSet::new();
+    for seed in 1..=6 {
+        let options = world(&scratch, seed, &[program.to_str().unwrap()]);
+        let (first, second) = (printed(&options), printed(&options));
+        assert_eq!(first, second, "seed {seed}");
+        assert!(first.0.certificate.doubts.is_empty(), "seed {seed}: {}", first.0.certificate);
+        let ends = first.1.contains("slept after ") && first.1.ends_with("time out: true\n");
+        assert!(ends && first.0.exit == Exit::Code(0), "seed {seed}: {}", first.1);
+        orders.insert(first.1);
+    }
+    assert!(orders.len() >= 3, "{} orders in 6 seeds", orders.len());
+}
+
+#[test]
+fn temporary_files_are_those_of_the_world() {
+    let scratch = Scratch::new("temporary");
+    let script = "ls -A $TMPDIR; mktemp; mktemp; ls $TMPDIR | wc -l; echo $PYTHONDONTWRITEBYTECODE";
+    let of = |seed| printed(&world(&scratch, seed, &["sh", "-c", script]));
+    let (first, second) = (of(1), of(1));
+    assert_eq!(first, second);
+    assert!(first.0.certificate.doubts.is_empty(), "{}", first.0.certificate);
+    assert!(first.1.starts_with("/dev/shm/tmp/tmp.") && first.1.ends_with("\n2\n1\n"), "{}", first.1);
+}
+
+#[test]
 fn threads_that_wait_for_memory_repeat() {
     repeats("spins", 4, 1);
 }

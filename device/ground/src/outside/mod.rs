@@ -33,6 +33,7 @@ pub mod time;
 pub mod unsignalled;
 pub mod wait;
 pub mod world;
+mod world_page;
 
 pub use answers::{Outside, random, replace};
 pub use time::{idle, monotonic_ns, now, since, since_1970, sleep, wait, wait_while};

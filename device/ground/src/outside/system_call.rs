@@ -49,3 +49,12 @@ pub(crate) fn hint(kind: u64) {
     // SAFETY: numbers only.
     unsafe { libc::syscall(libc::SYS_prctl, HINT, kind, 0_u64, 0_u64, 0_u64) };
 }
+
+/// Where the supervisor of a world has put a page for this program; 0: nowhere.
+#[cold]
+pub(crate) fn world_page() -> usize {
+    const ASKS: u64 = 2;
+    // SAFETY: numbers only.
+    let answer = unsafe { libc::syscall(libc::SYS_prctl, HINT, ASKS, 0_u64, 0_u64, 0_u64) };
+    usize::try_from(answer).unwrap_or(0)
+}

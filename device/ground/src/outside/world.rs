@@ -1,11 +1,11 @@
 //! What a program tells the supervisor of its world (`pumice world`), if it runs in one.
 //!
 //! The supervisor sees system calls. A call of verbs makes none as a rule, so it says here that another
-//! thread may go on, or that it has found nothing.
+//! thread may go on, or that it has found nothing: by a page of memory, and by a call if the page says so.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{environment, system_call};
+use super::{environment, system_call, world_page};
 
 /// The variable that says that the program runs in a world.
 pub const VARIABLE: &str = "PUMICE_WORLD";
@@ -31,10 +31,14 @@ pub fn is_here() -> bool {
 
 /// Another thread may go on here.
 pub fn point() {
-    system_call::hint(POINT);
+    if !world_page::point() {
+        system_call::hint(POINT);
+    }
 }
 
 /// The thread has looked for something, and found nothing.
 pub fn looked_in_vain() {
-    system_call::hint(IN_VAIN);
+    if !world_page::looked_in_vain() {
+        system_call::hint(IN_VAIN);
+    }
 }

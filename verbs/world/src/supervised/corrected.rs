@@ -20,10 +20,11 @@ const START: usize = 19;
 impl Supervisor {
     /// What a program reads instead of a file of this name; `None`: the file itself.
     pub(crate) fn corrected(&mut self, id: ThreadId, path: &str) -> Option<String> {
-        if path == "/proc/meminfo"
-            || path.starts_with("/sys/devices/system/node/") && path.ends_with("/meminfo")
-        {
+        if path == "/proc/meminfo" {
             return std::fs::read_to_string(path).ok().map(|text| memory(&text));
+        }
+        if let Some(text) = told_of_mounts(path) {
+            return Some(text.to_owned());
         }
         let correct: fn(&mut Supervisor, &str) -> String =
             match path.strip_prefix("/proc/")?.split('/').collect::<Vec<_>>()[..] {
@@ -45,6 +46,23 @@ impl Supervisor {
         let seen = if seen.starts_with("/proc/net") { seen.replacen("/proc", &own, 1) } else { seen };
         std::fs::read_to_string(format!("/proc/{leader}/root{seen}")).ok().map(|text| correct(self, &text))
     }
+}
+
+/// What files say of the mounts and of the control groups of every world; `None`: it is none of these files.
+fn told_of_mounts(path: &str) -> Option<&'static str> {
+    Some(match path {
+        "/proc/mounts" | "/proc/self/mounts" | "/etc/mtab" => {
+            "root / world rw 0 0\nproc /proc proc rw 0 0\nsysfs /sys sysfs rw 0 0\n\
+             tmpfs /dev/shm tmpfs rw 0 0\n"
+        }
+        "/proc/self/mountinfo" => {
+            "1 1 0:1 / / rw - world root rw\n2 1 0:2 / /proc rw - proc proc rw\n\
+             3 1 0:3 / /sys rw - sysfs sysfs rw\n4 1 0:4 / /dev/shm rw - tmpfs tmpfs rw\n"
+        }
+        "/proc/self/cpuset" => "/\n",
+        "/proc/self/cgroup" => "0::/\n",
+        _ => return None,
+    })
 }
 
 /// What is known of a process: when it began follows from its number, and it has used nothing.

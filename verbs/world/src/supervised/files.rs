@@ -15,6 +15,10 @@ use crate::error::WorldError;
 /// Random bytes that one call gives at most.
 const MOST_RANDOM: u64 = 1 << 20;
 
+/// The kernel hands on what is written to a pseudo-terminal in its own time: no world has any, and programs
+/// that could do with a pipe take one.
+const PSEUDO_TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts/ptmx"];
+
 impl Supervisor {
     /// Opens a file. What it says may not repeat: then the run says so.
     pub(crate) fn open(&mut self, id: ThreadId, call: Call, name: usize) -> Result<(), WorldError> {
@@ -22,6 +26,9 @@ impl Supervisor {
         let path = self.tracee(id)?.read_name(address);
         if path == "/dev/urandom" || path == "/dev/random" {
             return self.open_random(id, call);
+        }
+        if PSEUDO_TERMINALS.contains(&path.as_str()) {
+            return self.answer(id, call, -i64::from(libc::ENOENT));
         }
         if let Some(text) = self.corrected(id, &path) {
             return self.open_text(id, call, text.as_bytes());

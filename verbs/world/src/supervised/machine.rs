@@ -4,11 +4,30 @@
 pub(crate) const PROCESSORS: u32 = 4;
 /// Its memory, in bytes.
 pub(crate) const MEMORY: u64 = 16 << 30;
-/// Folders of facts of the machine: every world has them, without the facts.
-pub(crate) const EMPTY_FOLDERS: [&str; 3] = ["/sys/bus/pci/devices", "/sys/class/thermal", "/sys/class/net"];
+/// Folders of facts of the machine, and the one of memory that processes share by name: every world has them,
+/// without what is there.
+pub(crate) const EMPTY_FOLDERS: [&str; 11] = [
+    "/sys/bus/pci/devices",
+    "/sys/class/thermal",
+    "/sys/class/net",
+    "/sys/class/block",
+    "/sys/class/dmi",
+    "/sys/block",
+    "/sys/devices/virtual/dmi",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/hugepages",
+    // The world's own files are put there.
+    SYSTEM,
+    SHARED_MEMORY,
+];
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+/// Where the kernel says what processors and memory there are.
+pub(crate) const SYSTEM: &str = "/sys/devices/system";
+/// The folder of temporary files, in one of those: what an earlier run left decides nothing.
+pub(crate) const TEMPORARY: &str = "/dev/shm/tmp";
 
 /// Files below /proc and /sys that say the same in every run.
-const STEADY: [&str; 16] = [
+const STEADY: [&str; 12] = [
     "/proc/self/exe",
     // Of the process itself, and of the world's own network.
     "/proc/self/fd",
@@ -21,10 +40,6 @@ const STEADY: [&str; 16] = [
     "/proc/self/task",
     "/proc/sys/",
     "/proc/filesystems",
-    "/sys/devices/system/cpu/online",
-    "/sys/devices/system/cpu/possible",
-    "/sys/devices/system/node",
-    "/sys/class/net",
     "/sys/kernel/mm/transparent_hugepage/",
 ];
 

@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::stop::await_end;
+use super::stop::{Stop, await_end, await_stop};
 use super::supervisor::Supervisor;
 use super::threads::ThreadId;
 use super::tracee::Tracee;
@@ -17,7 +17,8 @@ const AT_SYSINFO_EHDR: u64 = 33;
 const MOST_WORDS: u64 = 1 << 20;
 
 impl Supervisor {
-    /// The thread is stopped before the first instruction of another program.
+    /// The thread is stopped in the call by which its process has become another program. Afterwards it
+    /// stands before the first instruction of that one.
     pub(crate) fn became_program(&mut self, id: ThreadId) -> Result<(), WorldError> {
         let Some(thread) = self.threads.get_mut(id) else { return Ok(()) };
         let (process, tracee) = (thread.process, thread.tracee);
@@ -53,13 +54,33 @@ impl Supervisor {
         let parent = self.threads.processes.get(&process).and_then(|process| process.parent);
         self.end_vfork(parent)?;
         // If it cannot be read, the program does not begin either.
-        let _ = correct_auxiliary_vector(Tracee(leader), &random);
+        let vdso = correct_auxiliary_vector(Tracee(leader), &random).ok().flatten();
+        finish_exec(Tracee(leader))?;
+        let page = vdso.and_then(|(value, _)| self.lay_clock_page(Tracee(leader), value));
+        if let Some((_, kind_at)) = vdso.filter(|_| page.is_none()) {
+            // The program makes calls to read clocks.
+            let _ = Tracee(leader).write(kind_at, &AT_IGNORE.to_ne_bytes());
+        }
+        if let Some(process) = self.threads.processes.get_mut(&process) {
+            process.page = page;
+        }
         Ok(())
     }
 }
 
-/// Removes the kernel's own clock, which no call reads, and sets the random bytes.
-fn correct_auxiliary_vector(tracee: Tracee, random: &[u8; 16]) -> nix::Result<()> {
+/// Goes on to the end of the call.
+fn finish_exec(tracee: Tracee) -> nix::Result<()> {
+    loop {
+        tracee.finish_call()?;
+        match await_stop(tracee)? {
+            Stop::CallEnd | Stop::Gone(_) => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+/// Sets the random bytes. Returns where the kernel's own functions are, and where the vector says so.
+fn correct_auxiliary_vector(tracee: Tracee, random: &[u8; 16]) -> nix::Result<Option<(u64, u64)>> {
     let stack = tracee.registers()?.rsp;
     let at = |word: u64| stack.wrapping_add(word.wrapping_mul(8));
     let arguments = tracee.read_u64(stack)?;
@@ -69,15 +90,16 @@ fn correct_auxiliary_vector(tracee: Tracee, random: &[u8; 16]) -> nix::Result<()
         word += 1;
     }
     word += 1;
+    let mut vdso = None;
     while word < MOST_WORDS {
         let (kind, value) = (tracee.read_u64(at(word))?, tracee.read_u64(at(word + 1))?);
         match kind {
             AT_NULL => break,
-            AT_SYSINFO_EHDR => tracee.write(at(word), &AT_IGNORE.to_ne_bytes())?,
+            AT_SYSINFO_EHDR => vdso = Some((value, at(word))),
             AT_RANDOM => tracee.write(value, random)?,
             _ => {}
         }
         word += 2;
     }
-    Ok(())
+    Ok(vdso)
 }

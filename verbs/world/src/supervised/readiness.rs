@@ -1,6 +1,6 @@
 //! Whether descriptors of a traced process are ready, found out without running it.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -8,6 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use super::signal_files::{Asker, EPOLL, kind};
 use super::waits::Interest;
 
 /// A process's descriptors, from outside.
@@ -23,16 +24,20 @@ impl Descriptors {
 
     /// The file behind a descriptor; `None`: there is none.
     pub(crate) fn get(&self, descriptor: i32) -> Option<OwnedFd> {
+        // Programs say what they like, and the wrapper takes no negative number.
+        let descriptor = Some(descriptor).filter(|descriptor| *descriptor >= 0)?;
         pidfd_getfd(self.0.as_ref()?, descriptor, PidfdGetfdFlags::empty()).ok()
     }
 
     /// Whether one of these is ready. One that does not exist is: the call says so.
-    pub(crate) fn any_is_ready(&self, interests: &[Interest]) -> bool {
+    pub(crate) fn any_is_ready(&self, asker: Asker, interests: &[Interest]) -> bool {
         let mut files = Vec::with_capacity(interests.len());
         for interest in interests.iter().filter(|interest| interest.descriptor >= 0) {
-            match self.get(interest.descriptor) {
-                Some(file) => files.push((file, interest.events)),
-                None => return true,
+            let Some(file) = self.get(interest.descriptor) else { return true };
+            match asker.is_readable(file.as_fd()) {
+                Some(true) if interest.events & libc::POLLIN != 0 => return true,
+                Some(_) => {}
+                None => files.push((file, interest.events)),
             }
         }
         let wanted = files.iter().map(|(file, events)| (file.as_fd(), *events));
@@ -40,12 +45,14 @@ impl Descriptors {
     }
 
     /// Whether a call on this descriptor would wait in the kernel.
-    pub(crate) fn would_wait(&self, interest: Interest) -> bool {
+    pub(crate) fn would_wait(&self, asker: Asker, interest: Interest) -> bool {
         let Some(file) = self.get(interest.descriptor) else { return false };
-        if is_nonblocking(file.as_fd()) || is_epoll(file.as_fd()) {
+        if is_nonblocking(file.as_fd()) {
             return false;
         }
-        !are_ready(&mut [entry(file.as_fd(), interest.events)])
+        let known = asker.is_readable(file.as_fd());
+        let is_ready = known.unwrap_or_else(|| are_ready(&mut [entry(file.as_fd(), interest.events)]));
+        !is_ready && !is_epoll(file.as_fd())
     }
 
     /// How long calls on this socket wait at most, if it has a time-out.
@@ -101,8 +108,7 @@ fn is_nonblocking(file: BorrowedFd<'_>) -> bool {
 
 /// Whether a file is an epoll descriptor, which can be polled and not read.
 fn is_epoll(file: BorrowedFd<'_>) -> bool {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    link.is_ok_and(|link| link.as_os_str() == "anon_inode:[eventpoll]")
+    kind(file).as_deref() == Some(EPOLL)
 }
 
 #[cfg(test)]

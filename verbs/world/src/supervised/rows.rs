@@ -71,6 +71,8 @@ pub(crate) enum Service {
     Pauses,
     /// Waits for a signal, and takes it.
     TakesSignal,
+    /// Makes a descriptor that is readable while a signal is pending.
+    MakesSignalFile,
     /// Facts of a file, whose structure is the argument with this index.
     Stats(usize),
     Statx,
@@ -94,10 +96,10 @@ type Row = (Sysno, Service);
 use Service::{
     Accepts, Alarm, Binds, Changes, ClockGettime, ClockNanosleep, Clones, Connects, Doubtful, EpollPwait2,
     EpollWait, Execs, Exits, ExitsGroup, Fcntl, Flock, Futex, GetAffinity, GetProcessor, Getrandom,
-    Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder, Nanosleep, Opens, Passes, Pauses, Poll,
-    Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select, Sends, SetAffinity,
-    SetTidAddress, Socket, Stats, Statx, Sysinfo, TakesSignal, Time, TimerCreate, TimerSettime, TimerTells,
-    TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
+    Gettimeofday, Hints, IntervalTimer, Kills, Listens, ListsFolder, MakesSignalFile, Nanosleep, Opens,
+    Passes, Pauses, Poll, Ppoll, ProcessorTime, Reads, ReadsLink, Receives, Refuses, SchedYield, Select,
+    Sends, SetAffinity, SetTidAddress, Socket, Stats, Statx, Sysinfo, TakesSignal, Time, TimerCreate,
+    TimerSettime, TimerTells, TimerfdCreate, TimerfdGettime, TimerfdSettime, Vforks, Waitid, Waits4, Writes,
 };
 
 /// What is done about each call.
@@ -219,7 +221,8 @@ pub(crate) const ROWS: &[Row] = &[
     (Sysno::pipe2, Passes),
     (Sysno::eventfd, Passes),
     (Sysno::eventfd2, Passes),
-    (Sysno::signalfd4, Passes),
+    (Sysno::signalfd, MakesSignalFile),
+    (Sysno::signalfd4, MakesSignalFile),
     (Sysno::epoll_create, Passes),
     (Sysno::epoll_create1, Passes),
     (Sysno::epoll_ctl, Changes),

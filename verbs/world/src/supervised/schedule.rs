@@ -1,28 +1,39 @@
 //! Who is next.
 
 use super::deadlock::who_waits_for_what;
+use super::signal_files::Asker;
 use super::supervisor::Supervisor;
-use super::threads::{Doing, ThreadId};
+use super::threads::{Doing, ThreadId, VAIN};
 use super::waits::{WaitFor, Woken};
 use crate::error::WorldError;
 use crate::options::Departure;
 
-/// Calls in vain in a row after which a thread goes on only if no other can.
-const VAIN: u32 = 8;
 /// How often others go first before one that looks in vain has a turn all the same: they may do nothing that
 /// ends by itself, and wait for what it does.
-const PATIENCE: u32 = 64;
+pub(crate) const PATIENCE: u32 = 64;
 /// What a round of threads that all look in vain costs, at first and at most.
 const VAIN_NS: u64 = 1_000;
 const MOST_VAIN_SHIFT: u32 = 8;
 
+/// Whether a thread that does this can go on.
+const fn can_go(doing: &Doing) -> bool {
+    matches!(doing, Doing::Program | Doing::Call(_) | Doing::Woken(..))
+}
+
 impl Supervisor {
+    /// How many threads could go on now that do not look in vain, and how many in all.
+    pub(crate) fn able_now(&self) -> (usize, usize) {
+        let now_ns = self.clock.now_ns();
+        let all = self.threads.threads.values();
+        let able = all.filter(|thread| can_go(&thread.doing) && thread.rests_until_ns <= now_ns);
+        able.fold((0, 0), |(working, able), thread| (working + usize::from(thread.vain < VAIN), able + 1))
+    }
+
     /// Chooses who goes on. Lets time pass when all wait.
     pub(crate) fn choose(&mut self) -> Result<ThreadId, WorldError> {
         loop {
             self.wake();
             let now_ns = self.clock.now_ns();
-            let can_go = |doing: &Doing| matches!(doing, Doing::Program | Doing::Call(_) | Doing::Woken(..));
             let all = self.threads.threads.iter();
             let able = all.filter(|(_, thread)| can_go(&thread.doing) && thread.rests_until_ns <= now_ns);
             let able: Vec<(ThreadId, u32)> = able.map(|(id, thread)| (*id, thread.vain)).collect();
@@ -68,8 +79,17 @@ impl Supervisor {
                 Some(Departure::Switch(index)) => Some(*index),
                 _ => None,
             },
-            None if able.len() < 2 || !self.order.happens(self.options.draws.switch_ppm) => None,
-            None => u32::try_from(self.order.below(able.len() as u64)).ok(),
+            None if able.len() < 2
+                || !self.switches.strikes(&mut self.order, self.options.draws.switch_ppm) =>
+            {
+                None
+            }
+            None => {
+                // One of the others.
+                let index = self.order.below(able.len() as u64 - 1) as usize;
+                let plain = able.iter().position(|one| Some(*one) == plain).unwrap_or(able.len());
+                u32::try_from(index + usize::from(index >= plain)).ok()
+            }
         };
         let switched = switch.and_then(|index| able.get(index as usize).copied().zip(Some(index)));
         let chosen = match (switched, plain) {
@@ -95,7 +115,7 @@ impl Supervisor {
     }
 
     /// When something happens though no thread does anything.
-    fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         let now_ns = self.clock.now_ns();
         let of_threads = self.threads.threads.values().filter_map(|thread| match &thread.doing {
             Doing::Waiting(_, wait) => wait.until_ns,
@@ -113,17 +133,21 @@ impl Supervisor {
             self.changes += 1;
         }
         if self.send_due_signals() {
+            self.changes += 1;
             self.interrupt_waits();
         }
         let changes = self.changes;
+        self.looked_at = changes;
+        let has_signal_files = self.has_signal_files;
         for thread in self.threads.threads.values_mut() {
+            let asker = Asker::new(thread.tracee, has_signal_files);
             let Doing::Waiting(call, wait) = &mut thread.doing else { continue };
             let is_over = wait.until_ns.is_some_and(|until_ns| until_ns <= now_ns);
             let is_ready = match &wait.on {
                 WaitFor::Descriptors(interests) if wait.looked_at != changes => {
                     wait.looked_at = changes;
                     let process = self.descriptors.get(&thread.process);
-                    process.is_none_or(|process| process.any_is_ready(interests))
+                    process.is_none_or(|process| process.any_is_ready(asker, interests))
                 }
                 WaitFor::Lock if wait.looked_at != changes => {
                     wait.looked_at = changes;

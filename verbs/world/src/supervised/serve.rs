@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use super::rows::{Service, service};
+use super::signal_files::Asker;
 use super::signals::ended_by_signal;
 use super::stop::{Stop, await_stop};
 use super::supervisor::Supervisor;
@@ -137,6 +138,10 @@ impl Supervisor {
             Service::ReadsLink(buffer) => self.read_link(id, call, buffer),
             Service::ListsFolder => self.list_folder(id, call),
             Service::Sysinfo => self.tell_machine(id, call),
+            Service::MakesSignalFile => {
+                self.has_signal_files = true;
+                self.make_and_go(id, call, AS_IT_IS)
+            }
             _ => self.make_and_go(id, call, AS_IT_IS),
         }
     }
@@ -147,38 +152,6 @@ impl Supervisor {
             thread.doing = Doing::Waiting(call, wait);
         }
         self.interrupt_waits();
-        Ok(())
-    }
-
-    /// A hint of a program that knows that it is in a world: another thread may go on, or it looked in vain.
-    fn take_hint(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        /// As in the library's `outside::world`.
-        const HINT: u64 = 0x7075_6d69;
-        const IN_VAIN: u64 = 1;
-        let [option, kind, ..] = call.arguments();
-        if option & 0xffff_ffff != HINT {
-            return self.make_and_go(id, call, AS_IT_IS);
-        }
-        let is_vain = kind == IN_VAIN;
-        if let Some(thread) = self.threads.get_mut(id) {
-            // A call that begins says that the one before it found something, if that one said nothing.
-            if !is_vain && !std::mem::replace(&mut thread.looked_in_vain, false) {
-                thread.vain = 0;
-            }
-            if is_vain {
-                thread.looked_in_vain = true;
-                thread.vain = thread.vain.saturating_add(1);
-            }
-        }
-        self.note(id, "hint", kind as i64)?;
-        match self.tracee(id)?.answer(&call.registers, 0) {
-            Ok(()) | Err(Errno::ESRCH) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        // Another thread may go on now.
-        if let Some(thread) = self.threads.get_mut(id) {
-            thread.doing = Doing::Program;
-        }
         Ok(())
     }
 
@@ -240,7 +213,9 @@ impl Supervisor {
         let tracee = self.tracee(id)?;
         let mut registers = call.registers;
         change(&mut registers);
-        let _ = tracee.set_registers(registers);
+        if arguments_of(&registers) != arguments_of(&call.registers) {
+            let _ = tracee.set_registers(registers);
+        }
         loop {
             match tracee.finish_call() {
                 Ok(()) | Err(Errno::ESRCH) => {}
@@ -262,7 +237,10 @@ impl Supervisor {
                         return Ok(Made::Away);
                     }
                 }
-                Stop::Exec => self.became_program(id)?,
+                Stop::Exec => {
+                    self.became_program(id)?;
+                    return Ok(Made::Result(0));
+                }
                 Stop::Gone(exit) => {
                     self.gone(id, exit)?;
                     return Ok(Made::Away);
@@ -283,10 +261,8 @@ impl Supervisor {
         let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = call.registers;
         // A program that has just begun has registers of its own.
         let is_same = after.rip == call.registers.rip;
-        if is_same
-            && (after.rdi, after.rsi, after.rdx, after.r10, after.r8, after.r9)
-                != (rdi, rsi, rdx, r10, r8, r9)
-        {
+        let (_, arguments) = arguments_of(&after);
+        if is_same && arguments != [rdi, rsi, rdx, r10, r8, r9] {
             tracee.set_registers(Registers { rdi, rsi, rdx, r10, r8, r9, ..after })?;
         }
         Ok(())
@@ -329,7 +305,8 @@ impl Supervisor {
         let interest = Interest { descriptor, events };
         let Some(thread) = self.threads.get(id) else { return Ok(()) };
         let descriptors = self.descriptors.get(&thread.process);
-        let must_wait = !asks_not_to_wait && descriptors.is_some_and(|all| all.would_wait(interest));
+        let asker = Asker::new(thread.tracee, self.has_signal_files);
+        let must_wait = !asks_not_to_wait && descriptors.is_some_and(|all| all.would_wait(asker, interest));
         if must_wait {
             let timeout_ns = descriptors.and_then(|all| all.timeout_ns(interest));
             let until_ns = timeout_ns.map(|ns| self.clock.now_ns().saturating_add(ns));
@@ -337,12 +314,12 @@ impl Supervisor {
             wait.looked_at = self.changes;
             return self.wait(id, call, wait);
         }
-        self.may_send(id, &call);
         match self.make(id, call, AS_IT_IS)? {
             Made::Result(result) => {
                 if result == -i64::from(libc::EAGAIN) {
                     self.in_vain(id);
                 } else {
+                    self.may_send(id, &call);
                     self.not_in_vain(id);
                     self.changes += 1;
                 }
@@ -352,4 +329,10 @@ impl Supervisor {
             Made::Away => Ok(()),
         }
     }
+}
+
+/// The number of a call, and its arguments.
+const fn arguments_of(registers: &Registers) -> (u64, [u64; 6]) {
+    let Registers { orig_rax, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    (orig_rax, [rdi, rsi, rdx, r10, r8, r9])
 }

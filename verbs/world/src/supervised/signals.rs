@@ -12,7 +12,7 @@ use super::waits::Woken;
 /// Whether a signal that is pending ends a wait in this call, and how.
 pub(crate) fn ended_by_signal(tracee: Tracee, call: &Call) -> Option<Woken> {
     let status = fs::read_to_string(format!("/proc/{}/status", tracee.0)).ok()?;
-    let pending = field_of(&status, "SigPnd:").unwrap_or(0) | field_of(&status, "ShdPnd:").unwrap_or(0);
+    let pending = pending_of(&status);
     if pending == 0 {
         return None;
     }
@@ -29,6 +29,15 @@ pub(crate) fn ended_by_signal(tracee: Tracee, call: &Call) -> Option<Woken> {
     let quiet = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT].map(signal_bit);
     let quiet = quiet.iter().fold(0, |all, bit| all | bit) & !caught;
     (pending & !blocked & !ignored & !quiet != 0).then_some(Woken::Interrupted)
+}
+
+/// The signals that are pending for a thread.
+pub(crate) fn pending(tracee: Tracee) -> u64 {
+    fs::read_to_string(format!("/proc/{}/status", tracee.0)).map_or(0, |status| pending_of(&status))
+}
+
+fn pending_of(status: &str) -> u64 {
+    field_of(status, "SigPnd:").unwrap_or(0) | field_of(status, "ShdPnd:").unwrap_or(0)
 }
 
 /// The bit of a signal in a mask.

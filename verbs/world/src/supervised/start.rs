@@ -15,13 +15,21 @@ use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, Pid, fork, getgid, getuid, pipe, read, write};
 use seccompiler::BpfProgram;
 
-use super::machine::EMPTY_FOLDERS;
+use super::machine::{EMPTY_FOLDERS, SHARED_MEMORY, SYSTEM, TEMPORARY};
+use super::machine_files::machine_files;
 use crate::error::WorldError;
 use crate::options::WorldOptions;
 
 /// Environment variables of every world: the C library registers no restartable sequences, which depend on
-/// processors.
-const ENVIRONMENT: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+/// processors; Python leaves no compiled files, which the next run would find.
+const ENVIRONMENT: [(&str, &str); 2] =
+    [("GLIBC_TUNABLES", "glibc.pthread.rseq=0"), ("PYTHONDONTWRITEBYTECODE", "1")];
+/// The variable that names the folder of temporary files.
+const TMPDIR: &str = "TMPDIR";
+/// The variable with options for pytest, and those that come before the user's: what pytest remembers of a
+/// run goes with the world.
+const PYTEST_OPTIONS: &str = "PYTEST_ADDOPTS";
+const PYTEST_CACHE: &str = "-o cache_dir=/dev/shm/tmp/pytest-cache";
 
 /// Exit codes of a first process that cannot begin, as shells have them.
 pub(crate) const NOT_FOUND: i32 = 127;
@@ -73,7 +81,11 @@ struct Prepared {
     paths: Vec<CString>,
     arguments: Vec<CString>,
     environment: Vec<CString>,
+    /// The same, if the world has a folder of temporary files of its own.
+    environment_inside: Vec<CString>,
     private_folders: Vec<CString>,
+    /// Files of the machine, and what they say; folders say nothing.
+    machine_files: Vec<(CString, Option<String>)>,
     /// Where standard output and standard error go, if not where those of the supervisor go.
     output: Option<CString>,
     user_map: Vec<u8>,
@@ -103,15 +115,21 @@ impl Prepared {
                 .map(join)
                 .collect()
         };
-        let (name, value) = ENVIRONMENT;
-        let kept = options.environment.iter().filter(|(known, _)| known != name);
-        let environment = kept.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat());
-        let own = [name.as_bytes(), b"=", value.as_bytes()].concat();
+        let environment = |set: &[(&str, &str)]| -> Result<Vec<CString>, WorldError> {
+            let is_kept = |name: &OsStr| !set.iter().any(|(known, _)| *known == name);
+            let kept = options.environment.iter().filter(|(name, _)| is_kept(name));
+            let kept = kept.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            let set = set.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            kept.chain(set).map(|(name, value)| text(&[name, b"=", value].concat())).collect()
+        };
+        let cache = format!("{PYTEST_CACHE} {}", variable(options, PYTEST_OPTIONS));
+        let inside = [&ENVIRONMENT[..], &[(TMPDIR, TEMPORARY), (PYTEST_OPTIONS, cache.trim_end())]].concat();
         let (user, group) = (getuid(), getgid());
         Ok(Prepared {
             paths: paths.iter().map(|path| text(path)).collect::<Result<_, _>>()?,
             arguments: options.arguments.iter().map(|one| text(one.as_bytes())).collect::<Result<_, _>>()?,
-            environment: environment.chain([own]).map(|one| text(&one)).collect::<Result<_, _>>()?,
+            environment: environment(&ENVIRONMENT)?,
+            environment_inside: environment(&inside)?,
             private_folders: options
                 .private_folders
                 .iter()
@@ -119,11 +137,21 @@ impl Prepared {
                 .chain(EMPTY_FOLDERS.map(str::as_bytes))
                 .map(text)
                 .collect::<Result<_, _>>()?,
+            machine_files: machine_files()
+                .into_iter()
+                .map(|file| Ok((text(file.path.as_bytes())?, file.text)))
+                .collect::<Result<_, WorldError>>()?,
             output: options.output.as_ref().map(|file| text(file.as_os_str().as_bytes())).transpose()?,
             user_map: format!("{user} {user} 1\n").into_bytes(),
             group_map: format!("{group} {group} 1\n").into_bytes(),
         })
     }
+}
+
+/// A variable of the user's environment, as text.
+fn variable(options: &WorldOptions, name: &str) -> String {
+    let found = options.environment.iter().find(|(known, _)| known == name);
+    found.map_or_else(String::new, |(_, value)| value.to_string_lossy().into_owned())
 }
 
 /// The process that makes name spaces, and waits for those in them. Where name spaces cannot be had, it is
@@ -143,7 +171,7 @@ fn outer(command: &Prepared, filter: &BpfProgram) {
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWIPC;
     if unshare(own).is_err() {
-        first(command, filter);
+        first(command, &command.environment, filter);
         return;
     }
     let _ = put("/proc/self/setgroups", b"deny");
@@ -162,7 +190,8 @@ fn outer(command: &Prepared, filter: &BpfProgram) {
 
 /// The first process of the name space: it takes in those whose parent has gone.
 fn inner(command: &Prepared, filter: &BpfProgram) {
-    private_mounts(&command.private_folders);
+    let has_folder = private_mounts(command);
+    let environment = if has_folder { &command.environment_inside } else { &command.environment };
     bring_up_loopback();
     let _ = nix::unistd::sethostname("world");
     // SAFETY: as in `start`.
@@ -170,7 +199,7 @@ fn inner(command: &Prepared, filter: &BpfProgram) {
         Ok(ForkResult::Parent { child }) => wait_for(child),
         Ok(ForkResult::Child) => {
             let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-            first(command, filter);
+            first(command, environment, filter);
         }
         Err(_) => {}
     }
@@ -188,15 +217,27 @@ fn wait_for(child: Pid) {
     }
 }
 
-/// A /proc of the processes of the world, and mounts that the machine does not see.
-fn private_mounts(folders: &[CString]) {
+/// A /proc of the processes of the world, and mounts that the machine does not see. Whether the folder of
+/// temporary files is one of them.
+fn private_mounts(command: &Prepared) -> bool {
     use nix::mount::{MsFlags, mount};
     const NOTHING: Option<&str> = None;
     let _ = mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING);
     let _ = mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING);
-    for folder in folders {
-        let _ = mount(Some("tmpfs"), folder.as_c_str(), Some("tmpfs"), MsFlags::empty(), Some("mode=0700"));
+    let (mut has_own_memory, mut has_own_system) = (false, false);
+    for folder in &command.private_folders {
+        let options = Some("mode=0700");
+        let done = mount(Some("tmpfs"), folder.as_c_str(), Some("tmpfs"), MsFlags::empty(), options);
+        has_own_memory |= done.is_ok() && folder.as_bytes() == SHARED_MEMORY.as_bytes();
+        has_own_system |= done.is_ok() && folder.as_bytes() == SYSTEM.as_bytes();
     }
+    for (path, text) in command.machine_files.iter().filter(|_| has_own_system) {
+        let _ = match text {
+            Some(text) => put(path.as_c_str(), text.as_bytes()),
+            None => nix::unistd::mkdir(path.as_c_str(), nix::sys::stat::Mode::S_IRWXU),
+        };
+    }
+    has_own_memory && nix::unistd::mkdir(TEMPORARY, nix::sys::stat::Mode::S_IRWXU).is_ok()
 }
 
 /// The network of the world is its loopback interface.
@@ -216,7 +257,7 @@ fn bring_up_loopback() {
 }
 
 /// Becomes the program. Returns if it cannot.
-fn first(command: &Prepared, filter: &BpfProgram) {
+fn first(command: &Prepared, environment: &[CString], filter: &BpfProgram) {
     if let Ok(known) = personality::get() {
         let _ = personality::set(known | Persona::ADDR_NO_RANDOMIZE);
     }
@@ -229,7 +270,7 @@ fn first(command: &Prepared, filter: &BpfProgram) {
     }
     let mut code = NOT_FOUND;
     for path in &command.paths {
-        match nix::unistd::execve(path, &command.arguments, &command.environment) {
+        match nix::unistd::execve(path, &command.arguments, environment) {
             Err(Errno::ENOENT | Errno::ENOTDIR) => {}
             Err(_) => code = NOT_STARTED,
             Ok(never) => match never {},
@@ -249,10 +290,11 @@ fn redirect(file: &CString) -> bool {
     }
 }
 
-fn put(path: &str, bytes: &[u8]) -> nix::Result<()> {
+fn put<P: nix::NixPath + ?Sized>(path: &P, bytes: &[u8]) -> nix::Result<()> {
     use nix::fcntl::{OFlag, open};
     use nix::sys::stat::Mode;
-    let file = open(path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_CLOEXEC;
+    let file = open(path, flags, Mode::S_IRUSR | Mode::S_IRGRP | Mode::S_IROTH)?;
     write(&file, bytes).map(|_| ())
 }
 

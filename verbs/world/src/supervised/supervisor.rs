@@ -9,18 +9,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::alarms::Alarms;
-use super::chance::Chance;
+use super::chance::{Ahead, Chance};
 use super::clock::Clock;
 use super::delivery::Delivery;
 use super::devices::Devices;
 use super::filter;
+use super::lent::LentPoints;
 use super::processor::Bound;
 use super::readiness::Descriptors;
 use super::spin::{Proof, prove};
 use super::start::{NOT_FOUND, NOT_STARTED, start};
 use super::stop::{Stop, TICK_US, await_stop, await_stop_within};
 use super::system::Ticks;
-use super::threads::{Doing, ThreadId, Threads};
+use super::threads::{Doing, ThreadId, Threads, VAIN};
 use super::timers::Timers;
 use super::tracee::Tracee;
 use crate::certificate::{Doubt, Record};
@@ -37,6 +38,8 @@ const LONGEST_SPIN_NS: u64 = 500_000_000;
 const SPINS: u32 = 64;
 /// What that costs, in ns of the world.
 const SPIN_NS: u64 = 1_000_000;
+/// Readings of the processor's counter in a row, without a call, after which others go first.
+const MOST_COUNTED: u32 = 64;
 /// Events before a departure that are shown.
 const LATEST: usize = 8;
 /// What a call costs at least, and how much more at most, in ns of the world.
@@ -78,18 +81,27 @@ pub(crate) struct Supervisor {
     pub(crate) descriptors: BTreeMap<u32, Descriptors>,
     /// Decides who is next, and what calls cost.
     pub(crate) order: Chance,
+    /// Its draws about switches and rests that are made already.
+    pub(crate) switches: Ahead,
+    pub(crate) stalls: Ahead,
+    /// What the thread that runs was told of points.
+    pub(crate) lent: LentPoints,
     /// Who went last.
     pub(crate) last: Option<ThreadId>,
     /// How often in a row threads that look in vain were passed over.
     pub(crate) passed_over: u32,
     /// How often something changed that others may wait for.
     pub(crate) changes: u64,
+    /// How many of these have been looked at.
+    pub(crate) looked_at: u64,
     /// The next port for a socket that asks for any.
     pub(crate) next_port: u16,
     /// When the sleep of each thread that sleeps, or slept last, ends.
     pub(crate) sleeps: BTreeMap<ThreadId, u64>,
     /// Files that were looked at, by device and inode.
     pub(crate) files: BTreeMap<(u64, u64), u64>,
+    /// A process has made a descriptor for signals.
+    pub(crate) has_signal_files: bool,
     /// The devices of files without a name.
     pub(crate) devices: Devices,
     /// When the world began by the machine's clock, in s since 1970.
@@ -126,12 +138,17 @@ impl Supervisor {
             delivery: Delivery::new(),
             descriptors: BTreeMap::new(),
             order: Chance::new(options.seed, 1),
+            switches: Ahead::default(),
+            stalls: Ahead::default(),
+            lent: LentPoints::default(),
             last: None,
             passed_over: 0,
             changes: 1,
+            looked_at: 0,
             next_port: 32_768,
             sleeps: BTreeMap::new(),
             files: BTreeMap::new(),
+            has_signal_files: false,
             devices: Devices::of_kernel(),
             began_s: std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs()),
             record: Record::default(),
@@ -251,8 +268,12 @@ impl Supervisor {
         }
         let tracee = thread.tracee;
         let (mut signal, mut spin_ns) = (signal, FIRST_SPIN_NS);
+        let mut counted = 0;
         let mut is_stopped = true;
         loop {
+            if is_stopped {
+                self.lend_clock(id);
+            }
             match if is_stopped { tracee.go_on(signal.take()) } else { Ok(()) } {
                 // It was killed meanwhile: its end is what comes.
                 Ok(()) | Err(Errno::ESRCH) => {}
@@ -267,12 +288,18 @@ impl Supervisor {
                 is_stopped = true;
                 stop = match await_stop(tracee)? {
                     Stop::Quiet => match prove(tracee)? {
-                        Proof::Loops => return self.loops(id),
+                        Proof::Loops => {
+                            self.take_clock(id);
+                            return self.loops(id);
+                        }
                         Proof::Open => Stop::Quiet,
                         Proof::Stopped(stop) => stop,
                     },
                     other => other,
                 };
+            }
+            if is_stopped {
+                self.take_clock(id);
             }
             match stop {
                 Stop::Call(call) => {
@@ -283,6 +310,10 @@ impl Supervisor {
                 }
                 Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.clock.cycles())? => {
                     self.clock.pass(20);
+                    counted += 1;
+                    if counted >= MOST_COUNTED {
+                        return self.looks_at_counter(id);
+                    }
                 }
                 Stop::Signal(one) => {
                     self.note(id, "signal", one as i64)?;
@@ -294,6 +325,15 @@ impl Supervisor {
                 Stop::CallEnd | Stop::Born(..) | Stop::Exec | Stop::Quiet => {}
             }
         }
+    }
+
+    /// A thread does nothing for long but to read the counter of the processor: others go first.
+    fn looks_at_counter(&mut self, id: ThreadId) -> Result<(), WorldError> {
+        if let Some(thread) = self.threads.get_mut(id) {
+            thread.doing = Doing::Program;
+            thread.vain = thread.vain.saturating_add(VAIN);
+        }
+        self.note(id, "rdtsc", 0)
     }
 
     /// A thread loops until memory changes: others go first.
@@ -315,6 +355,7 @@ impl Supervisor {
                 Stop::Quiet => break,
                 Stop::Gone(exit) => return self.gone(id, exit),
                 Stop::Call(call) => {
+                    self.take_clock(id);
                     if let Some(thread) = self.threads.get_mut(id) {
                         thread.doing = Doing::Call(*call);
                     }
@@ -323,6 +364,7 @@ impl Supervisor {
                 _ => tracee.go_on(None)?,
             }
         }
+        self.take_clock(id);
         if let Some(thread) = self.threads.get_mut(id) {
             thread.doing = Doing::Program;
             thread.vain = SPINS;
@@ -385,14 +427,14 @@ impl Supervisor {
     }
 
     /// The seed, or a list of departures, may have a thread rest.
-    fn stall(&mut self, id: ThreadId, what: &str) {
+    pub(crate) fn stall(&mut self, id: ThreadId, what: &str) {
         let draws = self.options.draws;
         let rest_ns = match &self.options.departures {
             Some(listed) => match listed.get(&(self.points + 1)) {
                 Some(Departure::Stall(ns)) => *ns,
                 _ => return,
             },
-            None if draws.stall_ppm == 0 || !self.order.happens(draws.stall_ppm) => return,
+            None if !self.stalls.strikes(&mut self.order, draws.stall_ppm) => return,
             None => self.order.below(draws.longest_stall_ns),
         };
         let until_ns = self.clock.now_ns().saturating_add(rest_ns);
@@ -443,7 +485,10 @@ impl Supervisor {
     /// Nothing of the world outlives it.
     fn end(&mut self) {
         let inner = self.threads.processes.values().map(|process| process.leader);
-        for process in inner.chain(self.outer) {
+        // After the first process those that made the name spaces end by themselves: then what all of them
+        // used of the processor counts for this process, which waited for them.
+        let outer = self.outer.filter(|_| self.exit.is_none());
+        for process in inner.chain(outer) {
             let _ = kill(process, Signal::SIGKILL);
         }
         while let Some((_, thread)) = self.threads.threads.pop_last() {

@@ -8,6 +8,9 @@ use super::chance::Chance;
 use super::tracee::{Registers, Tracee};
 use super::waits::{Wait, Woken};
 
+/// Calls in vain in a row after which a thread goes on only if no other can.
+pub(crate) const VAIN: u32 = 8;
+
 /// A thread, by its order of birth in the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ThreadId(pub(crate) u32);
@@ -23,6 +26,8 @@ pub(crate) struct Process {
     pub(crate) program: String,
     /// Threads made so far.
     pub(crate) threads_made: u32,
+    /// Where its page with the clock is, if it has one.
+    pub(crate) page: Option<u64>,
     /// It has ended, and its parent has not looked yet.
     pub(crate) has_ended: bool,
 }
@@ -106,7 +111,9 @@ impl Threads {
     ) -> ThreadId {
         self.processes_made += 1;
         let number = self.processes_made;
-        let process = Process { leader, parent, program, threads_made: 0, has_ended: false };
+        // Memory is copied, or shared.
+        let page = parent.and_then(|parent| self.processes.get(&parent)?.page);
+        let process = Process { leader, parent, program, threads_made: 0, page, has_ended: false };
         self.processes.insert(number, process);
         self.add_thread(Tracee(leader), number, seed)
     }

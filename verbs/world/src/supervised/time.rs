@@ -5,8 +5,9 @@ use syscalls::Sysno;
 
 use super::rows::Service;
 use super::serve::Made;
+use super::signal_files::Asker;
 use super::supervisor::Supervisor;
-use super::threads::{Call, ThreadId};
+use super::threads::{Call, ThreadId, VAIN};
 use super::tracee::Registers;
 use super::waits::{Interest, Wait, WaitFor, Woken};
 use crate::error::WorldError;
@@ -19,6 +20,13 @@ impl Supervisor {
     pub(crate) fn tell_time(&mut self, id: ThreadId, call: Call, service: Service) -> Result<(), WorldError> {
         self.in_vain(id);
         let tracee = self.tracee(id)?;
+        if self.page_of(id).is_some()
+            && service != Service::ProcessorTime
+            && let Some(thread) = self.threads.get_mut(id)
+        {
+            // It has read clocks many times without a call.
+            thread.vain = thread.vain.saturating_add(VAIN);
+        }
         let [first, second, ..] = call.arguments();
         let real_ns = self.clock.of(libc::CLOCK_REALTIME).unwrap_or(0);
         let done = match service {
@@ -278,14 +286,20 @@ impl Supervisor {
         woken: Option<Woken>,
         without_waiting: &dyn Fn(&mut Registers),
     ) -> Result<(), WorldError> {
-        let process = self.threads.get(id).map_or(0, |thread| thread.process);
-        let descriptors = self.descriptors.get(&process);
-        let until_ns = timeout_ns.map(|ns| self.clock.now_ns().saturating_add(ns));
-        let mut wait = Wait::new(WaitFor::Descriptors(interests), until_ns);
+        if woken.is_none() {
+            // What it waits for may go away while it is woken: it then waits for the rest of the time.
+            let until_ns = timeout_ns.map(|ns| self.clock.now_ns().saturating_add(ns));
+            self.sleeps.remove(&id);
+            self.sleeps.extend(until_ns.map(|until_ns| (id, until_ns)));
+        }
+        let Some(thread) = self.threads.get(id) else { return Ok(()) };
+        let asker = Asker::new(thread.tracee, self.has_signal_files);
+        let descriptors = self.descriptors.get(&thread.process);
+        let mut wait = Wait::new(WaitFor::Descriptors(interests), self.sleeps.get(&id).copied());
         wait.looked_at = self.changes;
         if woken.is_none() && !looks_only {
             let WaitFor::Descriptors(interests) = &wait.on else { return Ok(()) };
-            if descriptors.is_some_and(|all| !all.any_is_ready(interests)) {
+            if descriptors.is_some_and(|all| !all.any_is_ready(asker, interests)) {
                 return self.wait(id, call, wait);
             }
         }

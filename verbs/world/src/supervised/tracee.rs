@@ -106,6 +106,19 @@ impl Tracee {
         if done == bytes.len() { Ok(()) } else { Err(Errno::EFAULT) }
     }
 
+    /// Writes where the program itself may not, as code.
+    pub(crate) fn put_code(self, address: u64, bytes: &[u8]) -> nix::Result<()> {
+        for (index, part) in bytes.chunks(8).enumerate() {
+            let at = address.wrapping_add(index as u64 * 8);
+            let mut word = if part.len() < 8 { self.read_u64(at)?.to_ne_bytes() } else { [0; 8] };
+            for (to, from) in word.iter_mut().zip(part) {
+                *to = *from;
+            }
+            ptrace::write(self.0, at as ptrace::AddressType, i64::from_ne_bytes(word))?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn read_u32(self, address: u64) -> nix::Result<u32> {
         let mut bytes = [0; 4];
         self.read(address, &mut bytes)?;
