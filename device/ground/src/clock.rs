@@ -45,6 +45,18 @@ impl Clock {
     }
 }
 
+/// The earliest of some times, if there is one; `u64::MAX` is never. Written with a number for "never", not as a
+/// chain over options: the compiler reads the value of an option before its discriminant there, which valgrind
+/// reports as a use of uninitialised memory.
+#[inline(always)]
+pub fn earliest<const N: usize>(times_ns: [Option<u64>; N]) -> Option<u64> {
+    let mut first_ns = u64::MAX;
+    for at_ns in times_ns {
+        first_ns = first_ns.min(at_ns.unwrap_or(u64::MAX));
+    }
+    (first_ns != u64::MAX).then_some(first_ns)
+}
+
 /// A shared virtual clock in ns.
 #[derive(Debug, Clone, Default)]
 pub struct VirtualTime(Arc<AtomicU64>);

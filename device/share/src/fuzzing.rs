@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::member_index::MemberIndex;
 use super::record;
-use super::ring::{Consumer, Geometry, MAX_BATCH_BYTES, Producer, RingMemory, Slot, SlotKind};
+use super::ring::{Consumer, Geometry, LINE_WORDS, MAX_BATCH_BYTES, Producer, RingMemory, Slot, SlotKind};
 use super::same_host::{Inbound, is_message};
 
 /// Reads bytes as a registry, as they are and with a right checksum. `None`: they are none; false: what was
@@ -42,6 +42,10 @@ impl RingMemory for Heap {
         self.0.0.get(index).unwrap_or(&NOTHING)
     }
 
+    fn line(&self, first: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+        self.0.0.get(first..)?.first_chunk()
+    }
+
     fn write(&self, offset: usize, bytes: &[u8]) {
         if let Some(to) = self.0.1.borrow_mut().get_mut(offset..offset + bytes.len()) {
             to.copy_from_slice(bytes);
@@ -53,8 +57,6 @@ impl RingMemory for Heap {
             bytes.copy_from_slice(from);
         }
     }
-
-    fn fence(&self) {}
 }
 
 impl Heap {

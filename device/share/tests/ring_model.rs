@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loom::sync::atomic::{AtomicU64, fence};
+use loom::sync::atomic::AtomicU64;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use pumice_ground::word::Word;
@@ -22,31 +22,40 @@ use ring::*;
 mod ring;
 
 /// An atomic of loom.
-struct ModelWord(AtomicU64);
+struct ModelWord {
+    number: AtomicU64,
+    /// An exchange is a load and a store.
+    is_torn: bool,
+}
 
 impl Word for ModelWord {
     fn new(value: u64) -> ModelWord {
-        ModelWord(AtomicU64::new(value))
+        ModelWord { number: AtomicU64::new(value), is_torn: false }
     }
 
     fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
+        self.number.load(order)
     }
 
     fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
+        self.number.store(value, order);
     }
 
     fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.0.swap(value, order)
+        if self.is_torn {
+            let before = self.number.load(Ordering::Acquire);
+            self.number.store(value, Ordering::Release);
+            return before;
+        }
+        self.number.swap(value, order)
     }
 
     fn add(&self, value: u64, order: Ordering) {
-        self.0.fetch_add(value, order);
+        self.number.fetch_add(value, order);
     }
 
     fn sub(&self, value: u64, order: Ordering) {
-        self.0.fetch_sub(value, order);
+        self.number.fetch_sub(value, order);
     }
 }
 
@@ -54,8 +63,8 @@ impl Word for ModelWord {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,
-    /// The fences between a slot and the word of a sleeper.
-    Fences,
+    /// The exchanges of a sleeper's word: each is a load and a store.
+    Exchanges,
 }
 
 /// Words that both sides see. The data is one byte a cache line, in an atomic of its own: a batch of 49 to 64
@@ -63,7 +72,6 @@ enum Without {
 struct SharedWords {
     words: Vec<ModelWord>,
     data: Vec<ModelWord>,
-    without: Without,
 }
 
 #[derive(Clone)]
@@ -76,8 +84,10 @@ fn geometry() -> Geometry {
 
 impl ModelMemory {
     fn new(without: Without) -> ModelMemory {
-        let words = (0..geometry().words()).map(|_| Word::new(0)).collect();
-        ModelMemory(Arc::new(SharedWords { words, data: vec![Word::new(0)], without }))
+        let is_torn = without == Without::Exchanges;
+        let word = |_| ModelWord { is_torn, ..ModelWord::new(0) };
+        let words = (0..geometry().words()).map(word).collect();
+        ModelMemory(Arc::new(SharedWords { words, data: vec![Word::new(0)] }))
     }
 }
 
@@ -88,18 +98,16 @@ impl RingMemory for ModelMemory {
         &self.0.words[index]
     }
 
+    fn line(&self, first: usize) -> Option<&[ModelWord; LINE_WORDS]> {
+        self.0.words.get(first..)?.first_chunk()
+    }
+
     fn write(&self, offset: usize, bytes: &[u8]) {
         self.0.data[offset / 64].store(u64::from(bytes[0]), Ordering::Relaxed);
     }
 
     fn read(&self, offset: usize, bytes: &mut [u8]) {
         bytes.fill(self.0.data[offset / 64].load(Ordering::Relaxed) as u8);
-    }
-
-    fn fence(&self) {
-        if self.0.without != Without::Fences {
-            fence(Ordering::SeqCst);
-        }
     }
 }
 
@@ -181,7 +189,7 @@ fn large_batches_arrive_whole_and_no_sleeper_is_forgotten() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn without_the_fences_a_sleeper_is_forgotten() {
+fn without_the_exchanges_a_sleeper_is_forgotten() {
     // As many as there are slots: the producer must not spin while the consumer sleeps for ever.
-    exchange(Without::Fences, 2, 8);
+    exchange(Without::Exchanges, 2, 8);
 }

@@ -140,7 +140,11 @@ impl Cm {
     /// When [`Cm::handle_timeout`] wants to be called: nanoseconds of the clock that `now_ns` counts.
     #[inline]
     pub fn poll_timeout(&self) -> Option<u64> {
-        self.table.next_deadline_ns().into_iter().chain(self.pacer.next_deadline_ns()).min()
+        let [first_ns, second_ns] = [self.table.next_deadline_ns(), self.pacer.next_deadline_ns()];
+        match second_ns {
+            None => first_ns,
+            Some(second_ns) => Some(first_ns.map_or(second_ns, |first_ns| first_ns.min(second_ns))),
+        }
     }
 
     /// Tells the consumer, if the connection still has one.

@@ -14,7 +14,7 @@ use pumice_transport::wire::{ProcessIndex, Qpn, icrc};
 
 impl MadSink for Sink<'_> {
     fn count(&mut self, counter: Counter) {
-        self.counters.add(counter, 1);
+        self.counters.add_under_lock(counter, 1);
     }
 }
 
@@ -146,16 +146,16 @@ impl<'a> Sink<'a> {
         let packets = builder.segment_count as u64;
         match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {
-                self.counters.add(Counter::TxBatches, 1);
-                self.counters.add(Counter::TxPackets, packets);
-                self.counters.add(Counter::TxBytes, builder.used_bytes as u64);
+                self.counters.add_under_lock(Counter::TxBatches, 1);
+                self.counters.add_under_lock(Counter::TxPackets, packets);
+                self.counters.add_under_lock(Counter::TxBytes, builder.used_bytes as u64);
             }
             Err(TransmitError::Busy) => {
                 builder.stalled = true;
                 return false;
             }
             // Lost like any packet on the way: the requester's timer decides.
-            Err(_) => self.counters.add(Counter::TxDropped, packets),
+            Err(_) => self.counters.add_under_lock(Counter::TxDropped, packets),
         }
         builder.used_bytes = 0;
         builder.segment_count = 0;

@@ -132,6 +132,12 @@ impl Budget {
         }
     }
 
+    /// Whether a queue pair waited and may go on.
+    #[inline]
+    pub(crate) fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
     /// A queue pair that waited and may go on.
     #[inline]
     pub(crate) fn pop_released(&mut self) -> Option<u32> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pumice_events::counters::Counters;
 use pumice_events::inspect::TellsWaits;
+use pumice_ground::clock::earliest;
 use pumice_ground::order;
 use pumice_objects::memory::MappingCheck;
 use pumice_ports::gsi::Gsi;
@@ -219,6 +220,23 @@ impl Engine {
     /// Looks at every queue pair that something happened to: what it wants to do next.
     #[inline]
     pub(crate) fn settle(&mut self) {
+        if !self.is_settled() {
+            self.settle_all();
+        }
+    }
+
+    /// Whether nothing has happened that would have to be looked at: the usual answer, since a call asks several
+    /// times.
+    #[inline]
+    fn is_settled(&self) -> bool {
+        self.touched.is_empty()
+            && self.resources.qp_failures.is_empty()
+            && !self.budget.has_released()
+            && !self.targets.has_gone()
+            && !self.resources.decisions.has_incidents()
+    }
+
+    fn settle_all(&mut self) {
         if self.resources.decisions.has_incidents() {
             self.happen();
         }
@@ -531,7 +549,7 @@ impl Engine {
         if self.outages.is_still() {
             return self.outages.deadline_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
-        let all = [
+        earliest([
             self.outages.deadline_ns(),
             self.deadlines.next_ns(),
             self.port.next_event_ns(),
@@ -541,11 +559,7 @@ impl Engine {
             self.look_deadline_ns(),
             self.reply.deadline_ns(),
             self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),
-        ];
-        // A number for "never" rather than a chain over the options: the compiler reads the value of an
-        // option before its discriminant there, which valgrind reports as a use of uninitialised memory.
-        let next_ns = all.map(|at_ns| at_ns.unwrap_or(u64::MAX)).into_iter().min().unwrap_or(u64::MAX);
-        (next_ns != u64::MAX).then_some(next_ns)
+        ])
     }
 
     /// When what other processes did to shared domains is looked at.

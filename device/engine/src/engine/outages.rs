@@ -1,5 +1,6 @@
 //! What the device is in because of a fault plan: it stands still, or its port is down.
 
+use pumice_ground::clock::earliest;
 pub(crate) use pumice_profile::addresses::ports::MAX_PORTS;
 
 /// A time for each port that waits for one.
@@ -24,7 +25,7 @@ impl OfPorts {
     /// When the first of them has waited for long enough.
     #[inline]
     pub(super) fn first(&self) -> Option<u64> {
-        self.0.into_iter().flatten().min()
+        earliest(self.0)
     }
 
     /// The next port that has waited for long enough, and waits no more.
@@ -69,6 +70,6 @@ impl Outages {
             return self.still_until_ns;
         }
         let all = [self.port_up_ns.first(), self.cable_in_ns.first(), self.link_over_ns, self.timed_ns];
-        all.into_iter().flatten().min()
+        earliest(all)
     }
 }

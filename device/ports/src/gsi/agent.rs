@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pumice_events::{Event, Subscribers, Topics};
+use pumice_ground::clock::earliest;
 use pumice_transport::cm::{Cm, CmConfig, Event as CmEvent, IdSource, ListenerId, MadOut};
 use pumice_transport::mad::CommId;
 use pumice_transport::types::Gid;
@@ -99,8 +100,7 @@ impl Gsi {
     /// When its timers are due.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
-        let early = self.early.deadline_ns();
-        self.cm.poll_timeout().into_iter().chain(self.peers.next_look_ns()).chain(early).min()
+        earliest([self.cm.poll_timeout(), self.peers.next_look_ns(), self.early.deadline_ns()])
     }
 
     /// Whether a turn to send would find anything to do.

@@ -30,6 +30,10 @@ impl<M: Medium> SharedPort<M> {
             return None;
         }
         let (member, incarnation) = self.find_member(peer)?;
+        let known = self.same_host.put_on_known_path(member, incarnation, batch);
+        if known == Some(Put::Done) {
+            return Some(Ok(()));
+        }
         if !self.same_host.knows(member, batch.path) {
             if !self.may_meet(batch.path, member) {
                 return None;

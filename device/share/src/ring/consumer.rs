@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use pumice_ground::word::Word;
 
 use super::Broken;
-use super::geometry::{Geometry, LINE_WORDS, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
+use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
 use super::producer::Position;
-use super::slot::{self, MAX_BATCH_BYTES, Slot};
+use super::slot::{INLINE_BYTES, MAX_BATCH_BYTES, Slot};
 
 /// Reads batches.
 #[derive(Debug)]
@@ -44,23 +44,22 @@ impl<M: RingMemory> Consumer<M> {
         &mut self,
         buffer: &mut [u8; MAX_BATCH_BYTES as usize],
     ) -> Result<Option<Slot>, Broken> {
-        let start = self.geometry.slot_word(self.taken.slots);
-        let first = self.memory.word(start).load(Ordering::Acquire);
+        let line = self.memory.line(self.geometry.slot_word(self.taken.slots)).ok_or(Broken)?;
+        let [first, second, inline @ ..] = line;
+        let first = first.load(Ordering::Acquire);
         let (lap, expected) = (Slot::lap(first), self.geometry.lap(self.taken.slots));
         if lap != expected {
             return if lap == expected.wrapping_sub(1) { Ok(None) } else { Err(Broken) };
         }
-        let mut words = [0; LINE_WORDS];
-        for (index, word) in (start..).zip(&mut words).skip(1) {
-            *word = self.memory.word(index).load(Ordering::Relaxed);
-        }
-        let [_, second, inline @ ..] = words;
-        let slot = Slot::decode([first, second]).ok_or(Broken)?;
-        let length = slot.length_bytes as usize;
-        let bytes = buffer.get_mut(..length).ok_or(Broken)?;
+        let slot = Slot::decode([first, second.load(Ordering::Relaxed)]).ok_or(Broken)?;
         if slot.is_inline() {
-            bytes.copy_from_slice(slot::to_bytes(inline).get(..length).ok_or(Broken)?);
+            // All words, whatever the length: a copy of a length that is known takes no call.
+            let room = buffer.first_chunk_mut::<INLINE_BYTES>().ok_or(Broken)?;
+            for (to, word) in room.as_chunks_mut().0.iter_mut().zip(inline) {
+                *to = word.load(Ordering::Relaxed).to_le_bytes();
+            }
         } else {
+            let bytes = buffer.get_mut(..slot.length_bytes as usize).ok_or(Broken)?;
             if slot.length_bytes > self.geometry.data_bytes() {
                 return Err(Broken);
             }
@@ -86,8 +85,9 @@ impl<M: RingMemory> Consumer<M> {
     /// Asks the producer to wake this side with the next slot. False: there is one already, and this side
     /// must not sleep.
     pub(crate) fn prepare_sleep(&self) -> bool {
-        self.memory.word(WAITS).store(1, Ordering::Relaxed);
-        self.memory.fence();
+        // Either the producer exchanges this word later, and finds that this side waits, or it did so before, and
+        // this side sees what it wrote before that.
+        self.memory.word(WAITS).swap(1, Ordering::AcqRel);
         !self.has_more()
     }
 }

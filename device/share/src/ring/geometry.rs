@@ -1,7 +1,7 @@
 //! Where the parts of a ring are.
 
 /// Words of a cache line.
-pub(super) const LINE_WORDS: usize = 8;
+pub(crate) const LINE_WORDS: usize = 8;
 /// Bytes of a cache line. Batches begin at such an offset in the data.
 pub(super) const LINE_BYTES: u64 = 64;
 

@@ -2,6 +2,8 @@
 
 use pumice_ground::word::Word;
 
+use super::geometry::LINE_WORDS;
+
 /// Memory that two processes share, as one of them sees it: words in front, data behind. A process may write
 /// anything anywhere at any time.
 pub(crate) trait RingMemory {
@@ -11,12 +13,12 @@ pub(crate) trait RingMemory {
     /// The word of this number. There are as many as [`Geometry::words`](super::Geometry::words) says.
     fn word(&self, index: usize) -> &Self::Word;
 
+    /// The words of the cache line that begins with the word of this number; `None`: beyond the last word.
+    fn line(&self, first: usize) -> Option<&[Self::Word; LINE_WORDS]>;
+
     /// Copies bytes to an offset in the data. The caller does not go beyond the end.
     fn write(&self, offset: usize, bytes: &[u8]);
 
     /// Copies bytes from an offset in the data. The caller does not go beyond the end.
     fn read(&self, offset: usize, bytes: &mut [u8]);
-
-    /// Everything before happens before everything after, as all threads see it.
-    fn fence(&self);
 }

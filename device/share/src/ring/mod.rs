@@ -30,7 +30,7 @@ mod slot;
 mod tests;
 
 pub(super) use consumer::Consumer;
-pub(super) use geometry::Geometry;
+pub(super) use geometry::{Geometry, LINE_WORDS};
 pub(super) use memory::RingMemory;
 pub(super) use producer::{Producer, Pushed};
 pub(super) use slot::{INLINE_BYTES, MAX_BATCH_BYTES, Slot, SlotKind};

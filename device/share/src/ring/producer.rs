@@ -7,7 +7,7 @@ use pumice_ground::word::Word;
 use super::Broken;
 use super::geometry::{Geometry, TAKEN_BYTES, TAKEN_SLOTS, WAITS};
 use super::memory::RingMemory;
-use super::slot::{self, Slot};
+use super::slot::{Slot, words_of};
 
 /// What became of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,23 +104,23 @@ impl<M: RingMemory> Producer<M> {
             return Ok(Pushed::Full);
         }
         let [first, second] = slot.encode(self.geometry.lap(self.written.slots));
-        let start = self.geometry.slot_word(self.written.slots);
+        let line = self.memory.line(self.geometry.slot_word(self.written.slots)).ok_or(Broken)?;
+        let [lap, lengths, inline @ ..] = line;
         if slot.is_inline() {
-            for (index, word) in (start + 2..).zip(slot::to_words(bytes)) {
-                self.memory.word(index).store(word, Ordering::Relaxed);
+            for (to, word) in inline.iter().zip(words_of(bytes)) {
+                to.store(word, Ordering::Relaxed);
             }
         } else {
             self.write_data(bytes);
         }
-        self.memory.word(start + 1).store(second, Ordering::Relaxed);
-        self.memory.word(start).store(first, Ordering::Release);
+        lengths.store(second, Ordering::Relaxed);
+        lap.store(first, Ordering::Release);
         self.written.slots += 1;
         self.written.bytes += Geometry::data_cost(data_bytes);
         // Either this side sees that the other is about to sleep, or that one sees the slot when it looks for
-        // the last time.
-        self.memory.fence();
-        let waits = self.memory.word(WAITS);
-        let wakes = waits.load(Ordering::Relaxed) != 0 && waits.swap(0, Ordering::AcqRel) != 0;
+        // the last time. The line of this word is this side's until the other sleeps, so that an exchange
+        // costs less than a fence.
+        let wakes = self.memory.word(WAITS).swap(0, Ordering::AcqRel) != 0;
         Ok(if wakes { Pushed::DoneWake } else { Pushed::Done })
     }
 

@@ -78,26 +78,15 @@ impl Slot {
     }
 }
 
-/// The bytes of a batch as the words of a slot behind the first two.
+/// The bytes of a batch as words: as many as they fill, the last one filled up with zeros.
 #[inline]
-pub(super) fn to_words(bytes: &[u8]) -> [u64; INLINE_WORDS] {
-    let mut padded = [0; INLINE_BYTES];
-    if let Some(front) = padded.get_mut(..bytes.len()) {
-        front.copy_from_slice(bytes);
-    }
-    let mut words = [0; INLINE_WORDS];
-    for (word, bytes) in words.iter_mut().zip(padded.as_chunks().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    words
-}
-
-/// The inverse of [`to_words`].
-#[inline]
-pub(super) fn to_bytes(words: [u64; INLINE_WORDS]) -> [u8; INLINE_BYTES] {
-    let mut bytes = [0; INLINE_BYTES];
-    for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-        *to = word.to_le_bytes();
-    }
-    bytes
+pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let (whole, rest) = bytes.as_chunks::<8>();
+    let last = match *rest {
+        [] => None,
+        // Packets are whole words of four bytes.
+        [a, b, c, d] => Some(u64::from(u32::from_le_bytes([a, b, c, d]))),
+        _ => Some(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))),
+    };
+    whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
 }

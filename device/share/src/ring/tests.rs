@@ -27,6 +27,10 @@ impl RingMemory for Heap {
         &self.0.0[index]
     }
 
+    fn line(&self, first: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+        self.0.0.get(first..)?.first_chunk()
+    }
+
     fn write(&self, offset: usize, bytes: &[u8]) {
         self.0.1.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
     }
@@ -34,8 +38,6 @@ impl RingMemory for Heap {
     fn read(&self, offset: usize, bytes: &mut [u8]) {
         bytes.copy_from_slice(&self.0.1.borrow()[offset..offset + bytes.len()]);
     }
-
-    fn fence(&self) {}
 }
 
 type Buffer = Box<[u8; MAX_BATCH_BYTES as usize]>;

@@ -191,6 +191,19 @@ impl OpenRing {
                 number
             }
         };
+        self.put_numbered(number, batch)
+    }
+
+    /// The same of a batch whose path is known. `None`: it is not, or the consumer claims what cannot be true,
+    /// which [`OpenRing::put`] finds again.
+    #[inline]
+    pub(super) fn put_on_known_path(&mut self, batch: &GsoBatch<'_>) -> Option<Put> {
+        let Number::Known(number) = self.paths.find(batch.path) else { return None };
+        self.put_numbered(number, batch).ok()
+    }
+
+    #[inline]
+    fn put_numbered(&mut self, number: u8, batch: &GsoBatch<'_>) -> Result<Put, Broken> {
         let length_bytes = batch.bytes.len() as u32;
         let whole = if batch.segment_bytes == 0 { length_bytes } else { batch.segment_bytes as u32 };
         let slot = Slot {

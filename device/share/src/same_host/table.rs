@@ -404,6 +404,20 @@ impl SameHost {
         self.open(member).is_some_and(|ring| ring.knows(path))
     }
 
+    /// As [`SameHost::put`], of a batch whose path the ring knows, as it does for all batches of a path but the
+    /// first. `None`: nothing was done, and `put` finds out why.
+    #[inline]
+    pub(crate) fn put_on_known_path(
+        &mut self,
+        member: MemberIndex,
+        incarnation: u64,
+        batch: &GsoBatch<'_>,
+    ) -> Option<Put> {
+        let ring = self.open(member).filter(|ring| ring.incarnation == incarnation)?;
+        let fits = batch.bytes.len() <= ring.geometry().data_bytes() as usize;
+        if fits { ring.put_on_known_path(batch) } else { None }
+    }
+
     /// Puts a batch into the ring to a process. `incarnation` is what stands in the table for it now.
     /// `None`: it does not go through a ring.
     #[inline]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::AtomicU64;
 
 use memmap2::{MmapOptions, MmapRaw};
 use pumice_ground::outside::unsignalled::within_limit;
@@ -11,7 +11,7 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat, memfd_create,
 };
 
-use crate::ring::{Geometry, RingMemory};
+use crate::ring::{Geometry, LINE_WORDS, RingMemory};
 
 /// What must be impossible for another process that has the pages: to shorten them, which would end this
 /// process with a signal when it touches them.
@@ -109,6 +109,11 @@ impl RingMemory for RingPages {
     }
 
     #[inline]
+    fn line(&self, first: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+        self.words().get(first..)?.first_chunk()
+    }
+
+    #[inline]
     fn write(&self, offset: usize, bytes: &[u8]) {
         let Some(to) = self.data(offset, bytes.len()) else { return };
         // SAFETY: `data` says that so many mapped bytes are there, and `bytes` is this process's own memory,
@@ -124,15 +129,12 @@ impl RingMemory for RingPages {
         // it is looked at only after it has been copied.
         unsafe { ptr::copy_nonoverlapping(from.cast_const(), bytes.as_mut_ptr(), bytes.len()) }
     }
-
-    #[inline]
-    fn fence(&self) {
-        fence(Ordering::SeqCst);
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use rustix::fs::ftruncate;
 
     use super::*;

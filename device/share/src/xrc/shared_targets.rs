@@ -202,6 +202,12 @@ impl SharedTargets {
         self.gone.push(qpn);
     }
 
+    /// Whether targets were found to be gone.
+    #[inline]
+    pub fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
     /// Forgets the targets that were found to be gone.
     #[inline]
     pub fn reap<H: TargetHost>(&mut self, entries: &mut impl Entries, host: &mut H) {

@@ -85,10 +85,11 @@ impl Requester {
     /// Next deadline in ns.
     #[inline]
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        [self.timer_ns, self.rnr_until_ns, self.early_timer_ns, self.held_until_ns()]
-            .into_iter()
-            .flatten()
-            .min()
+        // With a number for "never": this is asked for every packet.
+        let at = |at_ns: Option<u64>| at_ns.unwrap_or(u64::MAX);
+        let first_ns = at(self.timer_ns).min(at(self.rnr_until_ns)).min(at(self.early_timer_ns));
+        let first_ns = first_ns.min(at(self.held_until_ns()));
+        (first_ns != u64::MAX).then_some(first_ns)
     }
 
     /// When the transport timer expires, if it runs.
