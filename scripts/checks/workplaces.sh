@@ -10,6 +10,6 @@ if [[ -z ${PUMICE:-} ]]; then
 fi
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-PUMICE_EXECUTABLE=$PUMICE PYTHONPATH=$PWD/verbs/python PYTHONDONTWRITEBYTECODE=1 \
-    "$python" -m pytest -q -p pumice.pytest_plugin -p no:cacheprovider --rootdir verbs/python verbs/python/tests
+PUMICE_EXECUTABLE=$PUMICE PYTHONPATH=$PWD/verbs/python PYTEST_PLUGINS=pumice.pytest_plugin PYTHONDONTWRITEBYTECODE=1 \
+    "$python" -m pytest -q -p no:cacheprovider --rootdir verbs/python verbs/python/tests
 "$python" scripts/checks/workplaces.py "$PUMICE" "$place"

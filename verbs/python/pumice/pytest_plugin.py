@@ -98,7 +98,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         name = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in item.nodeid)
         kept = Path(artifacts).absolute() / name
         shutil.copytree(device.folder, kept, dirs_exist_ok=True)
-        explanation += f"\n--- kept in {kept}"
+        explanation = explanation.replace(str(device.folder), str(kept)) + f"\n--- kept in {kept}"
     report.sections.append(("pumice", explanation))
 
 

@@ -25,6 +25,8 @@ _END_SECONDS = 5.0
 _COMMAND_SECONDS = 60.0
 _SAID = "pumice: "
 _DEFAULT_SEED = 1
+# Options that a replay needs again; the record has what the others did.
+_REPEATED = ["addr", "devices", "device", "profile", "tag", "gid_index", "topology", "checks", "log"]
 
 
 class Process:
@@ -279,8 +281,8 @@ def loopback_address(process: int, number: int) -> str:
 
 
 def _is_summary(line: str) -> bool:
-    """The last lines of a check: what was found is in the lines before."""
-    return re.match(r"pumice: pumice check: |pumice: \S+ \(\d+\): ", line) is not None
+    """The last line of a check: what was found is in the lines before."""
+    return line.startswith(f"{_SAID}check: ")
 
 
 def _by_number(path: Path) -> tuple[int, str]:
