@@ -11,14 +11,21 @@
         field.style.cssText = "width: 100%; max-width: 40em; padding: 0.4em; margin: 1em 0 0.5em; font: inherit;";
         // The book's own keys, such as "s" and the arrows, are letters here.
         field.addEventListener("keydown", (event) => event.stopPropagation());
-        // Numbers and names of a run stand for any in a sentence: words of what pumice printed need not all be there.
+        const words = (text) => text.toLowerCase().match(/[a-z_][a-z_0-9-]*/g) ?? [];
+        const texts = rows.map((row) => row.textContent.toLowerCase());
+        const firsts = rows.map((row) => words(row.cells[0].textContent));
         const show = () => {
-            const words = field.value.toLowerCase().match(/[a-z_][a-z_0-9-]*|\d+/g) ?? [];
-            const texts = rows.map((row) => row.textContent.toLowerCase());
-            const hits = texts.map((text) => words.filter((word) => text.includes(word)).length);
-            const most = Math.max(...hits);
-            const least = most === words.length ? words.length : Math.max(1, most);
-            rows.forEach((row, index) => { row.hidden = words.length > 0 && hits[index] < least; });
+            const asked = new Set(words(field.value));
+            const has = texts.map((text) => [...asked].every((word) => text.includes(word)));
+            // A line that was printed has numbers and names of its run, or is a part: rows that share nearly all words with it.
+            if (asked.size >= 5 && !has.includes(true)) {
+                firsts.forEach((first, index) => {
+                    const known = first.filter((word) => asked.has(word)).length;
+                    const there = [...asked].filter((word) => first.includes(word)).length;
+                    has[index] = (known >= 3 && known >= 0.8 * first.length) || there >= 0.8 * asked.size;
+                });
+            }
+            rows.forEach((row, index) => { row.hidden = asked.size > 0 && !has[index]; });
         };
         field.addEventListener("input", show);
         (table.closest(".table-wrapper") ?? table).before(field);
