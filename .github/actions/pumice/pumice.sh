@@ -24,7 +24,7 @@ install_pumice() {
     machine=$(uname -m)
     case $machine in
     x86_64 | aarch64) ;;
-    *) fail "there is no release for $machine: build pumice with cargo install pumice" ;;
+    *) fail "there is no release for $machine: build pumice from its source, and name the archive of scripts/package tar as the input archive" ;;
     esac
     mkdir -p "$place/installed" "$reports"
     chmod 700 "$place"
