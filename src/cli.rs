@@ -129,7 +129,7 @@ pub(crate) struct DevicesOptions {
     /// List the adapters that a device can look like, by "pumice run --device NAME"
     #[arg(long, conflicts_with_all = ["devices", "verbose"])]
     pub(crate) personalities: bool,
-    /// Print one JSON object instead of a table
+    /// Print one JSON array instead of a table
     #[arg(long)]
     pub(crate) json: bool,
 }

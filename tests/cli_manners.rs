@@ -191,6 +191,15 @@ fn a_long_simulation_shows_a_bar_on_a_terminal_and_not_in_its_report() {
     std::fs::remove_dir_all(folder).expect("it is ours");
 }
 
+#[test]
+fn an_exercise_that_is_checked_says_on_a_terminal_what_it_waits_for() {
+    let line = format!("'{}' course check 1 -- true", env!("CARGO_BIN_EXE_pumice"));
+    let Some(shown) = in_terminal(&line, &[]) else { return };
+    assert!(text(&shown).contains("your program runs"), "{}", text(&shown));
+    let silent = pumice(&["course", "check", "1", "--", "true"]);
+    assert!(!text(&silent.stderr).contains("your program runs"), "{silent:?}");
+}
+
 fn json(arguments: &[&str]) -> serde_json::Value {
     let output = pumice(arguments);
     serde_json::from_slice(&output.stdout)

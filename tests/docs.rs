@@ -38,14 +38,14 @@ fn wanted() -> Vec<PathBuf> {
 fn every_block_is_of_a_known_kind_and_excuses_are_reasons() {
     let mut faults = Vec::new();
     for block in wanted().iter().flat_map(|document| blocks(document)) {
-        if !["sh", "text", "toml", "rust", "c", "yaml", ""].contains(&block.language.as_str()) {
+        if !["sh", "text", "toml", "rust", "c", "yaml", "powershell", ""].contains(&block.language.as_str()) {
             faults.push(format!("{}: no test reads blocks of {:?}", block.location(), block.language));
         }
         if block.excuse().is_some_and(|excuse| excuse.split_whitespace().count() < 3) {
             faults.push(format!("{}: say why it is not run", block.location()));
         }
-        if block.language == "yaml" && block.excuse().is_none() {
-            faults.push(format!("{}: no test runs YAML: say so, and why", block.location()));
+        if ["yaml", "powershell"].contains(&block.language.as_str()) && block.excuse().is_none() {
+            faults.push(format!("{}: no test runs {}: say so, and why", block.location(), block.language));
         }
     }
     assert!(faults.is_empty(), "\n  {}", faults.join("\n  "));

@@ -18,3 +18,28 @@ if grep -qE 'WARN|ERROR' "$target_dir/book.log"; then
     exit 1
 fi
 python3 scripts/checks/book-links.py "$book" docs/SUMMARY.md
+
+# The field above long tables: a whole line that was printed, a part of one, and a word.
+if ! command -v chromium >/dev/null; then
+    echo "book: no chromium, so the field above tables was not tried"
+    exit
+fi
+# shown PAGE QUERY: the rows that the page shows, without marks.
+shown() {
+    chromium --headless --no-sandbox --disable-gpu --user-data-dir="$target_dir/book-browser" --virtual-time-budget=9000 --dump-dom \
+        "file://$book/$1.html?filter=$2" 2>"$target_dir/book-browser.log" | tr '\n' ' ' | sed 's/<tr/\n<tr/g; s/<\/table>/\n/g' |
+        grep '^<tr><td>' | sed 's/<[^>]*>//g'
+}
+while read -r page most query pattern; do
+    rows=$(shown "$page" "$query" || true)
+    count=$(grep -c . <<<"$rows" || true)
+    if ((count > most)) || ! grep -q "$pattern" <<<"$rows"; then
+        printf 'book: %s?filter=%s shows %s rows, and not only "%s":\n%s\n' "$page" "$query" "$count" "$pattern" "${rows:0:1000}" >&2
+        exit 1
+    fi
+done <<'END'
+sentences 3 pumice:%20QP%200x010011%20RTR%20refused:%20attribute%20min_rnr_timer%20missing%20for%20RC refused:.*missing.for
+sentences 5 all%20254%20process%20indices%20in%20udp4791%20are%20in%20use process.indices.in
+glossary 3 inline inline.data
+END
+echo "the field above tables finds what was printed"

@@ -64,8 +64,10 @@ def github(text: str) -> str:
 
 
 def gitlab(text: str) -> str:
-    """before_script and script are one script; what after_script ends with does not matter."""
-    (job,) = YAML(typ="safe").load(text).values()
+    """before_script and script are one script; what after_script ends with does not matter. A job has what it extends."""
+    template = YAML(typ="safe").load(Path("docs/deploy/gitlab/pumice.yml").read_text())
+    job = YAML(typ="safe").load(text)["rdma"]
+    job = template[job["extends"]] | job
     lines = ["export CI_PROJECT_DIR=$PWD", *(f'export {name}="{value}"' for name, value in job["variables"].items())]
     main = "\n".join([*lines, "set -eo pipefail", *job["before_script"], *job["script"]])
     after = "\n".join([*lines, *job["after_script"]])
@@ -179,7 +181,7 @@ def jobs(page: str):
             for shell in ["bash -e", "sh", "bash -eo pipefail"]:
                 yield f"{page}, lines for {shell}", any_other(text, shell)
         elif language == "yaml":
-            yield (f"{page}, GitLab", gitlab(text)) if "before_script" in text else (f"{page}, workflow", github(text))
+            yield (f"{page}, GitLab", gitlab(text)) if "extends" in text else (f"{page}, workflow", github(text))
 
 
 def run(script: str, fails: str, place: Path, pumice: Path) -> subprocess.CompletedProcess[str]:

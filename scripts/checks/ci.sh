@@ -24,8 +24,11 @@ valid compose-spec docs/deploy/compose/compose.yml
 # the quick start.
 awk -v place="$place" '/^```yaml$/ { inside = 1; number++; next } /^```$/ { inside = 0 } inside { print > (place "/" number ".yml") }' \
     docs/ci.md docs/quick-start/github.md
+# The job that extends the template: GitLab joins the two.
+cat docs/deploy/gitlab/pumice.yml >"$place/gitlab.yml"
+sed '/^include:/,/remote:/d' "$place/3.yml" >>"$place/gitlab.yml"
 valid github-workflows "$place/1.yml" "$place/2.yml" "$place/4.yml" "$place/7.yml"
-valid gitlab-ci "$place/3.yml" "$place/5.yml"
+valid gitlab-ci "$place/3.yml" "$place/5.yml" "$place/gitlab.yml"
 "$python" - docs/deploy/kind/*.yml <<'END'
 import sys
 from ruamel.yaml import YAML
@@ -87,6 +90,21 @@ if command -v ibv_rc_pingpong >/dev/null && command -v ss >/dev/null; then
     grep -q '<html' "$REPORTS/trace.html" || fail 'no page of the traces'
     for kind in pcapng trace faults; do compgen -G "$REPORTS/*.$kind" >/dev/null || fail "no $kind among the reports"; done
 fi
-printf 'installed, ran and reported\n'
+unset INPUT_FAULTS INPUT_WIRE
+# A mistake with verbs, that of docs/tutorials/find-a-bug.md, is an annotation at its line.
+if command -v cc >/dev/null && [[ -e /usr/include/infiniband/verbs.h ]]; then
+    awk '/^```c$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs/tutorials/first-program.md |
+        sed 's/need(errno == 0, "ibv_post_send");/& text[0] ^= 0x20;/' >"$place/changed.c"
+    cc -g -o "$place/changed" "$place/changed.c" -libverbs
+    status=0
+    GITHUB_WORKSPACE=$place INPUT_CHECK=true INPUT_RUN="pumice run -- $place/changed" "$action" run >"$place/log" 2>&1 || status=$?
+    ((status == 3)) || fail "commands with a finding end with $status: $(cat "$place/log")"
+    line=$(grep -n 'text\[0\] ^= 0x20' "$place/changed.c" | cut -d: -f1)
+    grep -q '^::error file=changed.c,line=[0-9]*,title=pumice: send-buffer-changed::' "$place/log" ||
+        fail "no annotation of line $line: $(cat "$place/log")"
+    GITHUB_WORKSPACE=$place OUTCOME=failure "$action" report
+    grep -q '^| send-buffer-changed | `changed.c:' "$place/summary" || fail "no finding in the summary: $(cat "$place/summary")"
+fi
+printf 'installed, ran, annotated and reported\n'
 unset INPUT_FAULTS INPUT_WIRE
 "$python" scripts/checks/ci-blocks.py "$place/pumice-0-test"

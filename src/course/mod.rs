@@ -9,6 +9,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use crate::observe::Progress;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use exercises::{EXERCISES, Exercise};
 
@@ -74,7 +75,10 @@ fn check(options: &CheckOptions, out: &mut dyn Write) -> CommandResult {
     if program.is_empty() {
         program.push(format!("./exercise-{number}").into());
     }
+    let seconds = attempt::PATIENCE.as_secs();
+    let wait = Progress::waiting(format!("your program runs; each of its runs may take {seconds} s"));
     let missing = exercise.missing(&program)?;
+    drop(wait);
     let passed = missing.is_empty();
     if options.json {
         serde_json::to_writer(&mut *out, &Verdict { exercise: number, passed, missing: &missing })?;

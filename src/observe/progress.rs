@@ -10,6 +10,9 @@ use pumice_device::ground::printable::printable;
 /// Work that is done sooner shows no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often a sentence about a wait is drawn anew.
+const TICK: Duration = Duration::from_millis(250);
+
 /// A bar that appears when the work has taken two seconds, and goes away when it is dropped.
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -36,6 +39,17 @@ impl Progress {
     fn of_bytes(length: u64, file: &str) -> Progress {
         let progress = Progress::new(length, "{bar:30} {bytes}/{total_bytes} of {msg}, {eta} left");
         progress.bar.set_message(printable(file).into_owned());
+        progress
+    }
+
+    /// A sentence, and how long it has been true, while something is waited for that shows no progress.
+    pub(crate) fn waiting(sentence: String) -> Progress {
+        let progress = Progress::new(0, "{spinner} {msg}, since {elapsed}");
+        progress.bar.set_message(sentence);
+        if io::stderr().is_terminal() {
+            progress.bar.set_draw_target(ProgressDrawTarget::stderr());
+            progress.bar.enable_steady_tick(TICK);
+        }
         progress
     }
 

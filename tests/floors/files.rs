@@ -40,7 +40,7 @@ const TEXTS: [&str; 20] = [
     "js", "json", "typed", "yml", "patch",
 ];
 /// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer.
-const WITHOUT_END: [&str; 3] = ["scripts", ".ci", "fuzz/seeds"];
+const WITHOUT_END: [&str; 4] = ["scripts", ".ci", "fuzz/seeds", "docs/deploy"];
 /// Folders with files that are no text, or a text of others, and the end of their names.
 const BINARIES: [(&str, &str); 5] = [
     ("tests/golden", "pcap"),

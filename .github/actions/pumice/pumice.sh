@@ -3,10 +3,11 @@
 #
 #   pumice.sh install   unpacks pumice, and puts it into the PATH of later steps: INPUT_VERSION, or the tar file INPUT_ARCHIVE
 #   pumice.sh run       runs the commands in INPUT_RUN; captures, traces and reports of faults go to the folder REPORTS
+#                       with INPUT_CHECK=true findings of pumice check as well, which are annotations and fail it
 #   pumice.sh report    makes pages of the traces if OUTCOME is "failure", and writes a summary
 #
-# GitHub sets RUNNER_TEMP, GITHUB_PATH, GITHUB_OUTPUT and GITHUB_STEP_SUMMARY; without them there is a folder in /tmp, and no
-# summary.
+# GitHub sets RUNNER_TEMP, GITHUB_PATH, GITHUB_OUTPUT, GITHUB_STEP_SUMMARY and GITHUB_WORKSPACE; without them there is a folder in
+# /tmp, and no summary.
 set -euo pipefail
 
 repository=https://github.com/pumice-rdma/pumice
@@ -23,7 +24,7 @@ install_pumice() {
     machine=$(uname -m)
     case $machine in
     x86_64 | aarch64) ;;
-    *) fail "there is no release for $machine: build pumice with cargo install pumice" ;;
+    *) fail "there is no release for $machine: build pumice from its source, and name the archive of scripts/package tar as the input archive" ;;
     esac
     mkdir -p "$place/installed" "$reports"
     chmod 700 "$place"
@@ -61,7 +62,42 @@ run_commands() {
     export PUMICE_LOG=${PUMICE_LOG:-warn} PUMICE_WIRE=${INPUT_WIRE:-auto}
     [[ -z ${INPUT_FAULTS:-} ]] || export PUMICE_FAULTS=$INPUT_FAULTS
     [[ -z ${INPUT_SEED:-} ]] || export PUMICE_SEED=$INPUT_SEED
-    bash -euo pipefail -c "$INPUT_RUN"
+    if [[ ${INPUT_CHECK:-} == true ]]; then
+        export PUMICE_CHECK=${PUMICE_CHECK:-1} PUMICE_CHECK_REPORT=$reports/%p.findings PUMICE_CHECK_FORMAT=text
+    fi
+    local status=0
+    bash -euo pipefail -c "$INPUT_RUN" || status=$?
+    annotate
+    if ((status == 0)) && compgen -G "$reports/*.findings" >/dev/null && [[ -n $(found) ]]; then
+        printf '%s\n' 'the commands succeed, and pumice check has found something: see the annotations'
+        return 3
+    fi
+    return "$status"
+}
+
+# found: a line "FILE LINE KIND SENTENCE", with tabs between, for each finding; without a file where its place is not known. The
+# first frame behind the headline is the place.
+found() {
+    awk '
+        function tell() { if (kind != "") printf "%s\t%s\t%s\t%s\n", file, line, kind, sentence; kind = "" }
+        /^pumice check: |^[^ ]+ \([0-9]+\): / { tell(); next }
+        /^[a-z][a-z-]*: / {
+            tell(); kind = $1; sub(/:$/, "", kind); sentence = $0; sub(/^[^ ]* /, "", sentence); file = line = ""
+            next
+        }
+        /^    .*\(.*:[0-9]+\)$/ && kind != "" && file == "" {
+            file = $0; sub(/^.*\(/, "", file); sub(/\)$/, "", file); line = file; sub(/:[0-9]*$/, "", file); sub(/^.*:/, "", line)
+        }
+        END { tell() }' "$reports"/*.findings 2>/dev/null | sort -u
+}
+
+# annotate: tells GitHub each finding, at most the ten that it shows, with paths as the repository has them.
+annotate() {
+    local file line kind sentence
+    while IFS=$'\x1f' read -r file line kind sentence; do
+        file=${file#"${GITHUB_WORKSPACE:-$PWD}/"}
+        printf '::error %stitle=pumice: %s::%s\n' "${file:+file=$file,line=$line,}" "$kind" "${sentence//%/%25}"
+    done < <(found | head -n 10 | tr '\t' '\037')
 }
 
 # count FILE...: how many of the files are there.
@@ -79,7 +115,15 @@ write_report() {
         printf '| | |\n|---|---|\n| Version | %s |\n' "$(pumice -V)"
         printf '| Processes with a capture | %d |\n' "$(count "$reports"/*.pcapng)"
         printf '| Reports of faults | %d |\n' "$(count "${faults[@]}")"
+        printf '| Findings | %d |\n' "$(found | wc -l)"
     } >>"$summary"
+    if [[ -n $(found) ]]; then
+        {
+            printf '\nWhat the programs do wrong with verbs:\n\n| Kind | Where | What |\n|---|---|---|\n'
+            found | head -n 50 | sed "s|${GITHUB_WORKSPACE:-$PWD}/||; s/|/\\\\|/g" |
+                awk -F '\t' '{ printf "| %s | %s | %s |\n", $3, $1 == "" ? "" : "`" $1 ":" $2 "`", $4 }'
+        } >>"$summary"
+    fi
     [[ ${OUTCOME:-} == failure ]] || return 0
     if [[ -f ${traces[0]} ]]; then
         pumice trace view "${traces[@]}" -o "$reports/trace.html" || true

@@ -35,7 +35,7 @@ def executable() -> Path:
     if in_path is None:
         raise PumiceNotFound(
             f"the program {_NAME} is neither installed with the module {Path(__file__).parent} nor in PATH: "
-            "pip install --force-reinstall pumice"
+            "install the wheel again, with pip install --force-reinstall"
         )
     return Path(in_path)
 

@@ -6,13 +6,15 @@
         assert server.wait() == 0
 
 `@pytest.mark.pumice(devices=2, loss="1%", seed=7)` gives the options of the device, those of `pumice.Options`. If the test
-fails, its report has the commands, their output, why messages were slow, and where the captures and the page of the trace are.
+fails, its report has what pumice says is wrong, the seed, the command that runs the test again, the commands of the test, their
+output, why messages were slow, and where the captures and the page of the trace are.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="keep captures, traces and output of programs of failed tests in this folder",
     )
     group.addoption("--pumice-seed", type=int, metavar="N", help="seed of losses and fault plans of all tests")
+    group.addoption(
+        "--pumice-check", action="store_true", help="look for what the programs do wrong with verbs (pumice check)"
+    )
+    group.addoption(
+        "--pumice-record", action="store_true", help="record each program, so that `pumice replay` can run it again"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,9 +66,12 @@ def pumice_device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     seed = request.config.getoption("--pumice-seed")
     if seed is not None:
         options["seed"] = seed
+    if request.config.getoption("--pumice-check"):
+        options.setdefault("checks", True)
     arguments(options)
     folder = tmp_path_factory.mktemp("pumice")
     device = Device(folder, loopback_address(os.getpid(), next(_numbers)), cast(Options, options))
+    device.is_recorded = request.config.getoption("--pumice-record")
     request.node.stash[_KEPT] = device
     try:
         yield device
@@ -81,11 +92,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     item.stash[_FAILED] = True
     # What still runs writes the end of its capture now.
     device.close()
-    explanation = device.explain()
+    explanation = f"{device.explain()}\nagain: {_again(item, device)}"
     artifacts = item.config.getoption("--pumice-artifacts")
     if artifacts:
         name = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in item.nodeid)
         kept = Path(artifacts).absolute() / name
         shutil.copytree(device.folder, kept, dirs_exist_ok=True)
-        explanation += f"\n--- kept in {kept}"
+        explanation = explanation.replace(str(device.folder), str(kept)) + f"\n--- kept in {kept}"
     report.sections.append(("pumice", explanation))
+
+
+def _again(item: pytest.Item, device: Device) -> str:
+    """The command that runs this test again, with the same seed."""
+    chosen = [f"--pumice-{name}" for name in ("check", "record") if item.config.getoption(f"--pumice-{name}")]
+    return shlex.join(["pytest", f"--pumice-seed={device.seed}", *chosen, item.nodeid])

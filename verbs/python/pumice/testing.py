@@ -23,6 +23,10 @@ _NAP_SECONDS = 0.01
 _LISTENING = "0A"
 _END_SECONDS = 5.0
 _COMMAND_SECONDS = 60.0
+_SAID = "pumice: "
+_DEFAULT_SEED = 1
+# Options that a replay needs again; the record has what the others did.
+_REPEATED = ["addr", "devices", "device", "profile", "tag", "gid_index", "topology", "checks", "log"]
 
 
 class Process:
@@ -86,6 +90,10 @@ class Device:
         self.processes: list[Process] = []
         self.lines: list[str] = []
         """The commands that ran, in their order."""
+        self.replay_lines: list[str] = []
+        """The commands that run again what was recorded, with the option `record` or `--pumice-record`."""
+        self.is_recorded = False
+        """Whether each program is recorded, in a folder of its own."""
         # The number of commands that ran before the fault plan of now was set.
         self._before_plan = 0
 
@@ -184,17 +192,38 @@ class Device:
             found += [cast("dict[str, Any]", json.loads(line)) for line in decoded.stdout.splitlines()]
         return found
 
+    @property
+    def seed(self) -> int:
+        """The seed of losses and fault plans; without the option `seed`, that of `pumice run`."""
+        return self.options.get("seed", _DEFAULT_SEED)
+
+    def verdict(self) -> list[str]:
+        """What pumice says is wrong, each sentence once: why a queue pair failed, a call was refused, or a thread waits;
+        with the option `checks` all findings, each with the innermost frame behind it."""
+        said: dict[str, None] = {}
+        for output in sorted(self.folder.glob("*.output"), key=_by_number):
+            lines = output.read_text(errors="replace").splitlines()
+            for line, behind in zip(lines, [*lines[1:], ""]):
+                if line.startswith(_SAID) and not _is_summary(line):
+                    frame = f" at {behind.strip()}" if behind.startswith("    ") else ""
+                    said[line.removeprefix(_SAID) + frame] = None
+        return list(said)
+
     def close(self) -> None:
         """Ends the programs that still run."""
         for process in reversed(self.processes):
             process.end()
 
     def explain(self) -> str:
-        """What helps to understand a failure: the commands, their output, and where captures and a page are.
+        """What helps to understand a failure: the verdict, the seed, the commands and those that repeat them, their output, and
+        where captures and a page are.
 
         Makes the page of `pumice trace view` of the traces, if there are some.
         """
-        parts = [f"$ {line}" for line in self.lines]
+        parts = [f"verdict: {sentence}" for sentence in self.verdict()] or ["verdict: pumice saw nothing wrong"]
+        parts.append(f"seed: {self.seed}")
+        parts += [f"replay: {line}" for line in self.replay_lines]
+        parts += [f"$ {line}" for line in self.lines]
         for output in sorted(self.folder.glob("*.output"), key=_by_number):
             text = output.read_text(errors="replace").rstrip()
             if text:
@@ -211,6 +240,8 @@ class Device:
         number = len(self.lines) + 1
         given: dict[str, Any] = {**self.options, **options}
         merged: dict[str, Any] = {"trace": self.folder / f"{number}-%p.trace"}
+        if self.is_recorded:
+            given.setdefault("record", self.folder / f"{number}.record")
         # Each of several devices has an address.
         if "devices" not in given and "profile" not in given:
             merged["addr"] = self.address
@@ -223,6 +254,10 @@ class Device:
         all_options = cast(Options, {name: value for name, value in merged.items() if value is not None})
         line = shlex.join(command(program, **all_options))
         self.lines.append(line)
+        if "record" in all_options:
+            again = command(program, **cast(Options, {name: all_options[name] for name in _REPEATED if name in all_options}))
+            again[1:2] = ["replay", os.fspath(all_options["record"])]
+            self.replay_lines.append(shlex.join(again))
         return all_options, line
 
     def _pumice(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -243,6 +278,11 @@ def loopback_address(process: int, number: int) -> str:
     """
     # 127.0 is left to other programs.
     return f"127.{1 + number % 253}.{1 + process // 254 % 254}.{1 + process % 254}"
+
+
+def _is_summary(line: str) -> bool:
+    """The last line of a check: what was found is in the lines before."""
+    return line.startswith(f"{_SAID}check: ")
 
 
 def _by_number(path: Path) -> tuple[int, str]:

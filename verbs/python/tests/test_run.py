@@ -113,3 +113,34 @@ def test_the_report_of_a_failed_test_explains_it(pytester: pytest.Pytester) -> N
     names = {path.name for path in folder.iterdir()}
     assert "trace.html" in names and sum(name.endswith(".pcapng") for name in names) >= 2
     assert (folder / "trace.html").read_text().startswith("<!")
+
+
+@needs_programs
+def test_a_failure_has_its_verdict_its_seed_and_what_repeats_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.pumice(fault="complete status=retry-exceeded side=send message=3")
+        def test_it(pumice_device):
+            command = ["ibv_rc_pingpong", "-d", "pumice0", "-g", "0", "-n", "50", "-p", "18614"]
+            server = pumice_device.start(command, listens=18614)
+            pumice_device.run([*command, pumice_device.address])
+        """
+    )
+    chosen = ["--pumice-seed=23", "--pumice-check", "--pumice-record"]
+    result = pytester.runpytest_subprocess(*chosen, "--pumice-artifacts=kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "verdict: fault *: send request 3 ends with RETRY_EXC_ERR instead of success *",
+            "seed: 23",
+            "replay: *pumice replay */kept/*/1.record *--addr=127.* -- ibv_rc_pingpong *",
+            "*again: pytest --pumice-seed=23 --pumice-check --pumice-record *::test_it",
+        ]
+    )
+    # The command is one: it runs the client again, which finds no server.
+    lines = [line.removeprefix("replay: ") for line in result.stdout.lines if line.startswith("replay: ")]
+    assert len(lines) == 2
+    again = subprocess.run(lines[1], shell=True, capture_output=True, text=True, cwd=pytester.path)
+    assert again.returncode == 1 and "ibv_rc_pingpong" in lines[1], again.stderr
