@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use pumice_device::profile::BUILT_IN;
 use pumice_device::findings::Level;
+use pumice_device::profile::BUILT_IN;
 use pumice_device::settings::{self, Marks, record};
 
 use crate::trace::require::RequireOptions;

@@ -63,8 +63,9 @@ impl Stage {
         let tutorial = fs::read_to_string(tutorial).expect("the tutorial is there");
         let program = tutorial.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
         fs::write(stage.folder.join("hello.c"), program.expect("it has its program")).expect("it is ours");
-        let built = Command::new("cc").args(["-g", "-o", "hello", "hello.c", "-libverbs"]);
-        let built = { built }.current_dir(&stage.folder).output();
+        let mut compiler = Command::new("cc");
+        compiler.args(["-g", "-o", "hello", "hello.c", "-libverbs"]).current_dir(&stage.folder);
+        let built = compiler.output();
         if !built.is_ok_and(|built| built.status.success()) || !has_program("ibv_rc_pingpong") {
             eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev ibverbs-utils");
             return None;

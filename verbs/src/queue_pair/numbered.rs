@@ -51,7 +51,7 @@ impl QueuePair<Srd> {
 impl<'a> SendRequest<'a, Srd> {
     /// SEND of the slices' bytes, at most 8928, which arrive once and in no order. Signaled, as all requests of
     /// SRD are.
-    pub fn send_to(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
+    pub fn send_to_peer(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
         SendRequest::new(SendOpcode::Send, local).to_address(to).signaled()
     }
 
@@ -205,17 +205,17 @@ impl QueuePairBuilder<Dci> {
 
 impl<'a> SendRequest<'a, Dci> {
     /// SEND of the slices' bytes to the target's next receive.
-    pub fn send_to(to: &DcAddress, local: &'a [LocalSlice]) -> Self {
+    pub fn send_to_target(to: &DcAddress, local: &'a [LocalSlice]) -> Self {
         SendRequest::new(SendOpcode::Send, local).to_target(to)
     }
 
     /// RDMA WRITE of the slices' bytes to the start of the remote slice.
-    pub fn write_to(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+    pub fn write_to_target(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         SendRequest::new(SendOpcode::RdmaWrite, local).to_target(to).remote(remote)
     }
 
     /// RDMA READ of as many bytes as the local slices have, from the start of the remote slice.
-    pub fn read_from(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+    pub fn read_from_target(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         SendRequest::new(SendOpcode::RdmaRead, local).to_target(to).remote(remote)
     }
 

@@ -38,7 +38,7 @@ fn srd(sides: [Side; 3]) {
     let sent = a.pattern(0, 64);
     for wr_id in 0..16 {
         let slices = [a.memory.slice(0..64).unwrap()];
-        from.post_send(&SendRequest::send_to(&to[wr_id as usize % 2], &slices).wr_id(wr_id)).unwrap();
+        from.post_send(&SendRequest::send_to_peer(&to[wr_id as usize % 2], &slices).wr_id(wr_id)).unwrap();
     }
     let mut ended: Vec<u64> = (0..16).map(|_| a.cq.wait_success(LIMIT).unwrap().wr_id).collect();
     ended.sort_unstable();
@@ -82,7 +82,8 @@ fn dc(sides: [Side; 3]) {
     }
     for wr_id in 0..16_u32 {
         let slices = [a.memory.slice(0..64).unwrap()];
-        let request = SendRequest::send_to(&to[wr_id as usize / 2 % 2], &slices).imm(wr_id.to_be_bytes());
+        let request =
+            SendRequest::send_to_target(&to[wr_id as usize / 2 % 2], &slices).imm(wr_id.to_be_bytes());
         from.post_send(&request.wr_id(wr_id.into()).signaled()).unwrap();
     }
     for wr_id in 0..16 {
@@ -108,14 +109,14 @@ fn dc(sides: [Side; 3]) {
     let mut wrong = second.1;
     wrong.access_key = 8;
     let wrong = a.domain.dc_address(&wrong).unwrap();
-    from.post_send(&SendRequest::write_to(&wrong, &local, remote).wr_id(22).on_stream(1)).unwrap();
+    from.post_send(&SendRequest::write_to_target(&wrong, &local, remote).wr_id(22).on_stream(1)).unwrap();
     a.expect_failure(22, WcStatus::RemInvReqErr);
-    from.post_send(&SendRequest::write_to(&to[0], &local, remote).wr_id(23).signaled()).unwrap();
+    from.post_send(&SendRequest::write_to_target(&to[0], &local, remote).wr_id(23).signaled()).unwrap();
     a.expect(23);
-    from.post_send(&SendRequest::write_to(&to[0], &local, remote).wr_id(24).on_stream(1)).unwrap();
+    from.post_send(&SendRequest::write_to_target(&to[0], &local, remote).wr_id(24).on_stream(1)).unwrap();
     a.expect_failure(24, WcStatus::WrFlushErr);
     from.reset_stream(1).unwrap();
-    let works = SendRequest::write_to(&to[0], &local, remote).wr_id(25).on_stream(1).signaled();
+    let works = SendRequest::write_to_target(&to[0], &local, remote).wr_id(25).on_stream(1).signaled();
     from.post_send(&works).unwrap();
     a.expect(25);
 }

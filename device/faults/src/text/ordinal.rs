@@ -51,7 +51,10 @@ mod tests {
     fn a_number_stays_one_and_what_names_a_thread_is_text() {
         for (written, shown) in [("3", "3"), ("\"2.0:1\"", "2.0:1")] {
             let field: OrdinalField = serde_json::from_str(written).expect(written);
-            assert_eq!((serde_json::to_string(&field).ok().as_deref(), field.to_string()), (Some(written), shown.to_owned()));
+            assert_eq!(
+                (serde_json::to_string(&field).ok().as_deref(), field.to_string()),
+                (Some(written), shown.to_owned())
+            );
         }
         for wrong in ["-1", "4294967295", "\"\"", "\"x:1\"", "null"] {
             assert!(serde_json::from_str::<OrdinalField>(wrong).is_err(), "{wrong}");

@@ -142,7 +142,10 @@ mod tests {
         let call = |caller, call: &str| What::Call { caller: named(caller), call: call.to_owned() };
         let points = vec![
             (0, Point { at_ns: 5, what: call("main", "ibv_create_qp") }),
-            (1, Point { at_ns: 6, what: What::Idle { caller: named("2.0"), call: "ibv_poll_cq".to_owned() } }),
+            (
+                1,
+                Point { at_ns: 6, what: What::Idle { caller: named("2.0"), call: "ibv_poll_cq".to_owned() } },
+            ),
             (1, Point { at_ns: 9, what: What::Arrival((0, 3)) }),
         ];
         let tags = vec!["one".to_owned(), "an other".to_owned()];

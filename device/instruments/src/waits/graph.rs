@@ -66,9 +66,8 @@ impl Standing {
     /// Whether the process looks at its threads when it is asked to, and has not done so since `before`.
     pub fn has_to_look(&self, before: &[Standing]) -> bool {
         let looks = |one: &Standing| Some(one.objects.as_ref()?.waits.as_ref()?.looks);
-        let is_own = |other: &&Standing| {
-            (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index)
-        };
+        let is_own =
+            |other: &&Standing| (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index);
         let then = before.iter().find(is_own).and_then(looks).unwrap_or_default();
         looks(self).is_some_and(|now| now <= then)
     }
@@ -201,10 +200,13 @@ impl<'a> Looked<'a> {
     /// Whether nothing has happened to a queue pair since the look before.
     fn is_still(&self, process: usize, qp: &QpView) -> bool {
         let Some(own) = self.now.get(process) else { return false };
-        let is_own = |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
+        let is_own =
+            |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
         let before = self.before.iter().find(is_own).and_then(|other| other.objects.as_ref());
         let known = before.and_then(|objects| objects.qps.iter().find(|other| other.qpn == qp.qpn));
-        known.is_some_and(|other| (other.posted, other.ended, other.received) == (qp.posted, qp.ended, qp.received))
+        known.is_some_and(|other| {
+            (other.posted, other.ended, other.received) == (qp.posted, qp.ended, qp.received)
+        })
     }
 
     fn other_end(&self, from: usize, peer: &PeerView) -> OtherEnd<'a> {
@@ -259,7 +261,8 @@ impl<'a> Looked<'a> {
                     let said = format!("{number} of {name} is in {state}: it receives from RTR on");
                     (Some(index), Why::NotReady, said)
                 } else if other.state == "ERR" {
-                    let because = other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    let because =
+                        other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                     (Some(index), Why::Failed, format!("{number} of {name} has failed{because}"))
                 } else if has_no_receive(qp, other) {
                     let naks = counted(qp.rnr_naks_received, "RNR NAK");
@@ -275,7 +278,8 @@ impl<'a> Looked<'a> {
                 (Some(index), Why::Destroyed, said)
             }
             OtherEnd::Ended => {
-                let said = format!("the process of their peer, QP {:#08x} at {}, has ended", peer.qpn, peer.address);
+                let said =
+                    format!("the process of their peer, QP {:#08x} at {}, has ended", peer.qpn, peer.address);
                 (None, Why::Ended, said)
             }
             OtherEnd::Silent(index) => {
@@ -303,9 +307,8 @@ impl<'a> Looked<'a> {
             DoingView::SleepsOn { cqs } => (cqs, "sleeps on"),
             _ => return Vec::new(),
         };
-        let receives = |qp: &&QpView| {
-            qp.recv_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.receives_posted != Some(0)
-        };
+        let receives =
+            |qp: &&QpView| qp.recv_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.receives_posted != Some(0);
         let mut waits: Vec<Wait> = objects
             .qps
             .iter()
@@ -318,7 +321,8 @@ impl<'a> Looked<'a> {
             waits.retain(|wait| wait.why == Why::Message);
         }
         let sends = |qp: &QpView| {
-            qp.send_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.posted.saturating_sub(qp.ended) > qp.unsignaled
+            qp.send_cq.is_some_and(|cq| cqs.contains(&cq))
+                && qp.posted.saturating_sub(qp.ended) > qp.unsignaled
         };
         let may_complete = objects.qps_left_out() > 0
             || objects.qps.iter().any(|qp| receives(&qp) || sends(qp))
@@ -340,7 +344,8 @@ impl<'a> Looked<'a> {
     /// A receive request that waits for a message.
     fn of_receive(&self, from: usize, qp: &QpView, thread: &ThreadView) -> Option<Wait> {
         let peer = qp.peer?;
-        let message = |of: &str| format!("waits at QP {:#08x} (thread {}) for a message{of}", qp.qpn, thread.thread);
+        let message =
+            |of: &str| format!("waits at QP {:#08x} (thread {}) for a message{of}", qp.qpn, thread.thread);
         let (to, why, words) = match self.other_end(from, &peer) {
             OtherEnd::Is(index, other) => {
                 let standing = self.now.get(index)?;
@@ -349,7 +354,8 @@ impl<'a> Looked<'a> {
                 if standing.is_stopped {
                     (Some(index), Why::Stopped, format!("{}: {}", message(&of), words::stopped(standing)))
                 } else if other.state == "ERR" {
-                    let because = other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    let because =
+                        other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                     let said = format!("{}, whose QP {:#08x} has failed{because}", message(&of), other.qpn);
                     (Some(index), Why::Failed, said)
                 } else {
@@ -358,7 +364,8 @@ impl<'a> Looked<'a> {
             }
             OtherEnd::Gone(index) => {
                 let name = words::process(self.now.get(index)?);
-                let said = format!("{}, which has destroyed QP {:#08x}", message(&format!(" of {name}")), peer.qpn);
+                let said =
+                    format!("{}, which has destroyed QP {:#08x}", message(&format!(" of {name}")), peer.qpn);
                 (Some(index), Why::Destroyed, said)
             }
             OtherEnd::Ended => {
@@ -371,7 +378,9 @@ impl<'a> Looked<'a> {
                 let of = format!(" of {}", words::process(standing));
                 (Some(index), why, format!("{}: {}", message(&of), words::silent(standing)))
             }
-            OtherEnd::Elsewhere => (None, Why::Message, message(&format!(" of the peer at {}", peer.address))),
+            OtherEnd::Elsewhere => {
+                (None, Why::Message, message(&format!(" of the peer at {}", peer.address)))
+            }
         };
         Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: true })
     }
@@ -379,7 +388,8 @@ impl<'a> Looked<'a> {
 
 fn has_no_receive(qp: &QpView, other: &QpView) -> bool {
     let was_refused = qp.waits_for_receiver || qp.rnr_naks_received > 0;
-    was_refused && other.receives_posted == Some(0) || (qp.waits_for_receiver && other.receives_posted.is_none())
+    was_refused && other.receives_posted == Some(0)
+        || (qp.waits_for_receiver && other.receives_posted.is_none())
 }
 
 /// What becomes of a request for a connection.
@@ -403,10 +413,14 @@ pub(super) fn answer_of(all: &[Standing], to: IpAddr, port: u16) -> Answer {
     if let Some((index, other, listen)) = serving.next() {
         let name = words::process(other);
         let (why, words) = match listen.unread {
-            _ if other.is_stopped => (Why::Stopped, format!("{name} listens there; {}", words::stopped(other))),
+            _ if other.is_stopped => {
+                (Why::Stopped, format!("{name} listens there; {}", words::stopped(other)))
+            }
             0 => (
                 Why::Answer,
-                format!("{name} listens there, and has not answered: it has to call rdma_accept or rdma_reject"),
+                format!(
+                    "{name} listens there, and has not answered: it has to call rdma_accept or rdma_reject"
+                ),
             ),
             unread => (
                 Why::Unread,
@@ -487,12 +501,7 @@ fn verdicts(now: &[Standing], waits: &[Wait]) -> Vec<Verdict> {
 }
 
 /// The way from a process to what holds it: to a root if there is one, else to a circle.
-fn follow<'a>(
-    waits: &'a [Wait],
-    from: usize,
-    way: &mut Vec<&'a Wait>,
-    seen: &mut [bool],
-) -> Option<Way<'a>> {
+fn follow<'a>(waits: &'a [Wait], from: usize, way: &mut Vec<&'a Wait>, seen: &mut [bool]) -> Option<Way<'a>> {
     let own = || waits.iter().filter(move |wait| wait.from == from);
     if own().next().is_none() {
         return (!way.is_empty()).then(|| Way { waits: way.clone(), circle: None, last: Some(from) });

@@ -23,8 +23,8 @@ use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
 use pumice_device::standings;
 use pumice_device::waits::{ArmedNow, Due, QueueNow, Standing, Waits, WaitsSubscriber, graph};
-use pumice_transport::path::ROCE_PORT;
 use pumice_transport::host::Counter;
+use pumice_transport::path::ROCE_PORT;
 
 use crate::ground::check;
 use crate::ground::environment::settings;
