@@ -6,8 +6,11 @@ pub(crate) const PROCESSORS: u32 = 4;
 pub(crate) const MEMORY: u64 = 16 << 30;
 /// Folders of facts of the machine, and the one of memory that processes share by name: every world has them,
 /// without what is there.
-pub(crate) const EMPTY_FOLDERS: [&str; 11] = [
+pub(crate) const EMPTY_FOLDERS: [&str; 14] = [
     "/sys/bus/pci/devices",
+    "/sys/bus/pci/slots",
+    "/sys/bus/dax/devices",
+    "/sys/bus/cxl/devices",
     "/sys/class/thermal",
     "/sys/class/net",
     "/sys/class/block",

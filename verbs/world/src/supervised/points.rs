@@ -1,8 +1,8 @@
 //! Points at which a library says that another thread may go on, or that it has looked in vain.
 //!
 //! A library that has a page makes no call at points at which the schedule has the same thread go on. How
-//! many in a row these are is drawn ahead of time. A point does the same with a stop as without one: which ones
-//! stop decides nothing, so that a run whose departures are listed is the run in which they were drawn.
+//! many in a row these are is drawn ahead of time. A point does the same with a stop as without one: which
+//! ones stop decides nothing, so that a run whose departures are listed is the run in which they were drawn.
 
 use nix::errno::Errno;
 
