@@ -57,7 +57,8 @@ impl Resources {
 
     fn srq_index(&self, ordinal: u32) -> Option<u32> {
         let is_meant = |own: u32| Ordinal(own).is_meant_by(Ordinal(ordinal));
-        let is_it = |receives: &Receives| matches!(receives, Receives::Shared(srq) if is_meant(srq.ordinal()));
+        let is_it =
+            |receives: &Receives| matches!(receives, Receives::Shared(srq) if is_meant(srq.ordinal()));
         self.receives.iter().find(|(_, receives)| is_it(receives)).map(|(handle, _)| handle.index)
     }
 

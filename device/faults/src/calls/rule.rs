@@ -196,11 +196,7 @@ mod tests {
         let on = |call: &str, qp| CallSelector { qp, ..selector(call) }.check();
         assert_eq!(on("ibv_post_*", "0..3".parse().ok()), Ok(()));
         assert!(on("ibv_reg_mr", Some(OrdinalSpan::one(0))).unwrap_err().contains("leave out qp"));
-        assert!(
-            on("ibv_post_send", "1..0".parse().ok())
-                .unwrap_err()
-                .contains("smaller number first")
-        );
+        assert!(on("ibv_post_send", "1..0".parse().ok()).unwrap_err().contains("smaller number first"));
     }
 
     #[test]

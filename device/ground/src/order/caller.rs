@@ -35,9 +35,7 @@ impl FromStr for Caller {
 
     fn from_str(text: &str) -> Result<Caller, NoCaller> {
         let found = match text.strip_prefix('~') {
-            Some(number) => {
-                number.parse().ok().filter(|number| *number < MAX_UNNAMED).map(Caller::Unnamed)
-            }
+            Some(number) => number.parse().ok().filter(|number| *number < MAX_UNNAMED).map(Caller::Unnamed),
             None => text.parse().ok().map(Caller::Named),
         };
         found.ok_or(NoCaller)

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pumice_calls::{Call, Ordinals};
+use pumice_calls::Call;
 use pumice_device::event::Event;
 use pumice_device::faults::Triggers;
 use pumice_device::faults::calls::{CallFate, CallFaults, CallKey};
@@ -15,12 +15,14 @@ use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
 
 use super::about::About;
+use super::counts::{self, counted, take_back as take_back_count};
 use super::current::Made;
 use super::evidence::Evidence;
 use super::inventory;
 use super::report::GateReport;
 use super::watch::{Watch, lets_pass, look_at};
 use crate::ground::check;
+use crate::ground::connections;
 use crate::ground::environment;
 use crate::ground::listeners;
 use crate::ground::log::{log_always, log_at, logs, print_always};
@@ -37,9 +39,6 @@ struct State {
     evidence: Option<Evidence>,
 }
 
-/// How often each call was made in this process: a fork counts from the beginning.
-static ORDINALS: PerProcess<Ordinals> = PerProcess::new(|_| Ordinals::new());
-
 static STATE: PerProcess<Mutex<Option<State>>> = PerProcess::new(|_| Mutex::new(None));
 
 fn lock() -> MutexGuard<'static, Option<State>> {
@@ -50,7 +49,7 @@ fn lock() -> MutexGuard<'static, Option<State>> {
 /// is counted, and that is all.
 pub(super) fn enter(call: Call, about: About) -> (Made, CallFate) {
     if lets_pass() {
-        let made = Made { call: Some(call), ordinal: ORDINALS.add(call), qp: None, is_met: false };
+        let made = Made { call: Some(call), ordinal: counted(call), qp: None, is_met: false };
         return (made, CallFate::default());
     }
     let mut told = Vec::new();
@@ -73,10 +72,10 @@ pub(super) fn take_back(call: Call, made: &Made) {
         return;
     }
     if lets_pass() {
-        return ORDINALS.take_back(call);
+        return take_back_count(call, made.ordinal);
     }
     let mut guard = lock();
-    ORDINALS.take_back(call);
+    take_back_count(call, made.ordinal);
     if let Some(state) = guard.as_mut() {
         state.faults.take_back(&CallKey { call: call.name(), ordinal: made.ordinal, qp: made.qp });
     }
@@ -133,7 +132,7 @@ pub(super) fn farewell() {
         print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
     }
     if let Some(report) = &mut state.report {
-        report.ended(&ORDINALS, inventory::leftovers().as_deref());
+        report.ended(&counts::ALL, inventory::leftovers().as_deref());
     }
 }
 
@@ -150,6 +149,7 @@ impl State {
             settings.map(|settings| settings.tag_of(outside::environment::arguments())).unwrap_or_default();
         if let Some(folder) = settings.and_then(|settings| settings.record.as_deref()) {
             order::begin(folder, &tag);
+            connections::watch();
         }
         let triggers = Triggers::new(&plan, &Clock::monotonic());
         let faults = CallFaults::new(&plan, &tag, &triggers);
@@ -193,7 +193,7 @@ impl State {
 
     /// The lock of the state keeps the order in which rules count that of ordinals.
     fn enter(&mut self, call: Call, about: About, told: &mut Vec<String>) -> (Made, CallFate) {
-        let ordinal = ORDINALS.add(call);
+        let ordinal = counted(call);
         let asks = self.faults.need_queue_pairs();
         let qp = about.queue_pair.filter(|_| asks).and_then(|ordinal| ordinal(about.address));
         let (mut fate, mut is_met) = (CallFate::default(), false);
