@@ -76,7 +76,7 @@ impl FromStr for Ordinal {
     }
 }
 
-/// Objects that a person means: `3`, `3..10`, `3..`, whichever thread made them, or those of one: `2:0..3`.
+/// Objects that a person means: `3`, `3..10`, `3..` of any thread, or those of one: `2:0..3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrdinalSpan {
     /// The thread that made them; `None`: any.

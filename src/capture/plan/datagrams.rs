@@ -135,12 +135,19 @@ impl<'a> Datagrams<'a> {
             return None;
         }
         let flow = (first.source, first.destination, first.qpn);
-        let outcomes = outcomes(sent, self.arrived.get(&flow).map(Vec::as_slice).unwrap_or_default());
+        let mut outcomes = outcomes(sent, self.arrived.get(&flow).map(Vec::as_slice).unwrap_or_default());
         // Queue pair 1 is that of every process with the address: what came is perhaps another one's.
-        let is_of_others = first.qpn == MANAGEMENT_QPN
-            && first.source == first.destination
-            && outcomes.iter().all(|outcome| outcome.arrived_at.is_none());
-        (!is_of_others).then_some(outcomes)
+        if first.qpn == MANAGEMENT_QPN && first.source == first.destination {
+            if outcomes.iter().all(|outcome| outcome.arrived_at.is_none()) {
+                return None;
+            }
+            // Such processes hand on what is not for them, also back to one that has seen it: then it is seen
+            // more often than it came, and behind what came to that process at once.
+            for outcome in &mut outcomes {
+                (outcome.copies, outcome.overtaken_by) = (0, 0);
+            }
+        }
+        Some(outcomes)
     }
 
     fn walk_datagrams(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {

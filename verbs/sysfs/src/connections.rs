@@ -1,5 +1,5 @@
-//! connect(2) of TCP, as libpumice.so wants to be told of it: which connection is made first decides which one
-//! a server accepts first, and a replay brings that order about.
+//! connect(2) of TCP, as libpumice.so wants to be told of it: which connection is made first decides which
+//! one a server accepts first, and a replay brings that order about.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

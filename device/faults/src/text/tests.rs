@@ -1,6 +1,8 @@
+use pumice_ground::ordinal::OrdinalSpan;
+
 use super::*;
 use crate::FaultPlan;
-use crate::{Fault, PacketClass, Span, What};
+use crate::{Fault, PacketClass, What};
 
 #[test]
 fn every_example_is_a_rule_of_its_kind_and_files_say_the_same() {
@@ -22,7 +24,7 @@ fn numbers_and_lists_of_toml_are_understood() {
     let text = "[[rule]]\nname = \"a\"\ndo = \"drop\"\nqp = 3\nopcode = [\"ack\", \"nak\"]\nchance = 0.5\n";
     let plan = FaultPlan::parse(text, 9).unwrap();
     let What::Packet(rule) = &plan.rules()[0].what else { panic!() };
-    assert_eq!((plan.seed(), rule.fault, rule.selector.qp), (9, Fault::Drop, Some(Span::one(3))));
+    assert_eq!((plan.seed(), rule.fault, rule.selector.qp), (9, Fault::Drop, Some(OrdinalSpan::one(3))));
     assert_eq!(rule.selector.opcode, [PacketClass::Ack, PacketClass::Nak]);
     assert_eq!(plan.rules()[0].when.chance_ppm, Some(500_000));
 }
