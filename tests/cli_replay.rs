@@ -79,6 +79,22 @@ fn the_order_of_arrivals_comes_again_by_udp() {
 }
 
 #[test]
+fn connections_of_tcp_are_made_in_the_recorded_order() {
+    let scratch = Scratch::new("replay-dialers");
+    let Some(program) = compile(&scratch, "dialers") else { return };
+    let program = path(&program);
+    let subject = Subject::new(&scratch, 8, "auto");
+    let recorded = subject.recorded(&[program, "told"]);
+    assert_eq!(recorded.status.code(), Some(1), "{recorded:?}");
+    for _ in 0..3 {
+        let (code, said, result) = subject.replayed(&[program, "free"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.starts_with("the first connection is that of dialer 1\n"), "{said}");
+        assert_eq!(result["order"]["departures"], Value::Array(Vec::new()), "{said}");
+    }
+}
+
+#[test]
 fn an_order_that_cannot_be_had_is_said_at_once_and_ends() {
     let scratch = Scratch::new("replay-departs");
     let Some(program) = compile(&scratch, "turns") else { return };

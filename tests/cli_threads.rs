@@ -57,13 +57,19 @@ fn queue_pairs(report: &[String]) -> Vec<Value> {
     all
 }
 
+/// Two reports are equal; the first line that differs is shown.
+fn assert_same(one: &[String], other: &[String]) {
+    let parting = one.iter().zip(other).find(|(one, other)| one != other);
+    assert!(one == other, "{} and {} lines, which differ first in {parting:?}", one.len(), other.len());
+}
+
 #[test]
 fn reports_of_threads_that_race_are_equal_and_are_plans() {
     let Some(makers) = Makers::new("makers", 61) else { return };
     let options = ["--seed", "3", "--fault", "drop chance=20%", "--fault", "note"];
     let first = makers.report(&options);
     for _ in 0..7 {
-        assert_eq!(makers.report(&options), first);
+        assert_same(&makers.report(&options), &first);
     }
     let known = queue_pairs(&first);
     for name in ["0:0", "3:3", "0.0:0", "3.0:3"] {
@@ -71,7 +77,7 @@ fn reports_of_threads_that_race_are_equal_and_are_plans() {
     }
     let plan = makers.scratch.0.join("plan.jsonl");
     fs::write(&plan, first.join("\n")).expect("ours");
-    assert_eq!(makers.report(&["--seed", "4", "--faults", path(&plan)]), first, "a report is a plan");
+    assert_same(&makers.report(&["--faults", path(&plan)]), &first);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::Path;
 use pumice_device::ground::order::{
     MAX_PROCESSES, PROGRESS, Point, SCHEDULE, Stream, What, points_done, text_of,
 };
+use pumice_device::ground::ordinal::Ordinal;
 use pumice_device::outside::output_file::write_private;
 use serde::Serialize;
 
@@ -76,7 +77,7 @@ pub(super) fn of(processes: &[Recorded]) -> Result<Order, String> {
 /// The queue pair that a line says one to be connected to, and the ordinal of that one.
 fn connected(line: &str) -> Option<(Stream, u32)> {
     let mut words = line.strip_prefix("connected ")?.split(' ');
-    let ordinal = words.next()?.parse().ok()?;
+    let Ordinal(ordinal) = words.next()?.parse().ok()?;
     let address: IpAddr = words.next()?.parse().ok()?;
     Some((Stream { address, qpn: words.next()?.parse().ok()? }, ordinal))
 }

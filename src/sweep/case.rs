@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pumice_device::faults::OrdinalField;
 use pumice_device::faults::calls::{CallInfo, CallSelector, errno_text};
+use pumice_device::ground::ordinal::Ordinal;
 use serde::{Deserialize, Serialize};
 
 use super::options::SweepOptions;
@@ -29,7 +31,7 @@ pub(super) enum Case {
         /// What the work request did: send, recv, write …
         completion: String,
         /// Ordinal of the queue pair.
-        qp: u32,
+        qp: OrdinalField,
         /// How often the queue pair was reset before.
         connection: u32,
         /// Ordinal of the work request on its work queue.
@@ -92,7 +94,7 @@ impl Case {
         match self {
             Case::Call { nth, .. } => *nth,
             Case::Completion { message, .. } => *message,
-            Case::Step { message, .. } => u64::from(message.connection),
+            Case::Step { message, .. } => Ordinal(message.connection.0).parts().1.into(),
         }
     }
 
@@ -161,7 +163,7 @@ impl Cases {
     pub(super) fn add(&mut self, completed: &[Completed], options: &SweepOptions) {
         let mut seen = BTreeMap::<(u32, u32, &str), u64>::new();
         for Completed { completion, qp, connection, message } in completed {
-            let count = seen.entry((*qp, *connection, completion)).or_default();
+            let count = seen.entry((qp.0, *connection, completion)).or_default();
             *count += 1;
             if options.most != 0 && *count > options.most {
                 self.left_out += 1;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use pumice_device::faults::{NthField, OrdinalField};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ pub(super) struct Object {
     pub(super) kind: String,
     /// The call that made it, and its ordinal.
     pub(super) call: String,
-    pub(super) nth: u64,
+    pub(super) nth: NthField,
 }
 
 /// A work request that a rule was about, and that has a completion.
@@ -22,7 +23,7 @@ pub(super) struct Object {
 pub(super) struct Completed {
     /// What it did.
     pub(super) completion: String,
-    pub(super) qp: u32,
+    pub(super) qp: OrdinalField,
     pub(super) connection: u32,
     pub(super) message: u64,
 }
@@ -33,7 +34,7 @@ pub(super) struct Message {
     /// Who it was for.
     pub(super) peer: String,
     /// How many connections with this peer were begun before from this side.
-    pub(super) connection: u32,
+    pub(super) connection: OrdinalField,
     /// `requester`: this process asked for the connection; `responder`: its peer did.
     pub(super) side: String,
     /// What it is: `req`, `rep`, `rtu` …

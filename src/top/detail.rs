@@ -1,5 +1,6 @@
 //! One queue pair with all its numbers.
 
+use pumice_device::ground::ordinal::Ordinal;
 use pumice_device::inspect::{CqView, QpView};
 use pumice_transport::wire::Qpn;
 
@@ -37,7 +38,7 @@ fn text(process: &ProcessView, qp: &QpView, rates: &QpRates) -> String {
             Qpn::new(qp.qpn),
             plain(&qp.service),
             process.pid,
-            qp.ordinal
+            Ordinal(qp.ordinal)
         ),
         format!("state        {}{waits}", plain(&qp.state)),
         format!("peer         {peer}"),

@@ -2,7 +2,8 @@
  *
  *   makers THREADS PAIRS MESSAGES
  *
- * Each thread makes a thread that does the work of its second half, so makers have makers. */
+ * Each thread makes a thread that does the work of its second half, so makers have makers. Thread n sends n messages more
+ * than thread 0, so a report shows which one has made a queue pair. */
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -52,7 +53,7 @@ static void connect_to(struct ibv_qp *qp, struct ibv_qp *peer)
 			    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
 }
 
-static void converse(int count)
+static void converse(int count, long more)
 {
 	struct ibv_cq *cq = ibv_create_cq(context, 64, NULL, NULL, 0);
 	char bytes[64] = "";
@@ -62,7 +63,7 @@ static void converse(int count)
 		struct ibv_qp *from = make(cq), *to = make(cq);
 		connect_to(from, to);
 		connect_to(to, from);
-		for (int i = 0; i < messages; i++) {
+		for (int i = 0; i < messages + more; i++) {
 			struct ibv_sge sge = { (uintptr_t)bytes, 16, mr->lkey };
 			struct ibv_recv_wr recv = { .sg_list = &sge, .num_sge = 1 }, *bad_recv;
 			struct ibv_send_wr send = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad_send;
@@ -78,20 +79,20 @@ static void converse(int count)
 	}
 }
 
-static void *second_half(void *nothing)
+static void *second_half(void *more)
 {
-	converse(pairs / 2);
-	return nothing;
+	converse(pairs / 2, (long)more);
+	return NULL;
 }
 
-static void *work(void *nothing)
+static void *work(void *more)
 {
 	pthread_t other;
 	pthread_barrier_wait(&begin);
-	must(!pthread_create(&other, NULL, second_half, NULL), "pthread_create");
-	converse(pairs - pairs / 2);
+	must(!pthread_create(&other, NULL, second_half, more), "pthread_create");
+	converse(pairs - pairs / 2, (long)more);
 	must(!pthread_join(other, NULL), "pthread_join");
-	return nothing;
+	return NULL;
 }
 
 int main(int count, char **words)
@@ -109,8 +110,8 @@ int main(int count, char **words)
 	must(!pthread_barrier_init(&begin, NULL, threads), "pthread_barrier_init");
 	pthread_t all[16];
 	must(threads <= 16, "at most 16 threads");
-	for (int i = 0; i < threads; i++)
-		must(!pthread_create(&all[i], NULL, work, NULL), "pthread_create");
+	for (long i = 0; i < threads; i++)
+		must(!pthread_create(&all[i], NULL, work, (void *)i), "pthread_create");
 	for (int i = 0; i < threads; i++)
 		must(!pthread_join(all[i], NULL), "pthread_join");
 	return 0;

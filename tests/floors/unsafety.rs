@@ -18,6 +18,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "device/ground/src/outside/lineage.rs",
     "device/ground/src/outside/system_call.rs",
     "device/ground/src/outside/thread.rs",
+    "device/ground/src/outside/thread_name.rs",
     "device/ground/src/outside/clocks.rs",
     "device/ground/src/outside/unsignalled.rs",
     "device/ground/src/outside/wait.rs",

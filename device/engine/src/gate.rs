@@ -4,6 +4,7 @@
 //! Programs that are linked with the device have one for each device. The C ABI, whose calls begin before a
 //! device is opened, has one for the process, and other subscribers.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,18 +40,41 @@ impl Subscriber for CallWatch {
     }
 }
 
-/// The gate of a device.
-#[derive(Debug)]
+/// The gate of a device, or of a process.
 pub struct CallGate {
     shared: Arc<Shared>,
+    ordinals: Box<dyn CallNumbers>,
     events: Arc<Subscribers>,
 }
 
+impl fmt::Debug for CallGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallGate").field("lets_pass", &self.lets_pass()).finish_non_exhaustive()
+    }
+}
+
+/// Gives calls their ordinals.
+pub trait CallNumbers: Send + Sync {
+    /// A call is counted: its ordinal among the calls of its name, from 1.
+    fn add(&self, call: Call) -> u64;
+
+    /// A call that this thread counted does not count after all.
+    fn take_back(&self, call: Call, ordinal: u64);
+}
+
+impl CallNumbers for Ordinals {
+    fn add(&self, call: Call) -> u64 {
+        Ordinals::add(self, call)
+    }
+
+    fn take_back(&self, call: Call, _ordinal: u64) {
+        Ordinals::take_back(self, call);
+    }
+}
+
 /// What the gate and those who change its rules share.
-#[derive(Debug)]
 struct Shared {
     watch: CallWatch,
-    ordinals: Ordinals,
     faults: Mutex<CallFaults>,
     triggers: Arc<Triggers>,
 }
@@ -137,9 +161,15 @@ impl CallGate {
         triggers: Arc<Triggers>,
         events: Arc<Subscribers>,
     ) -> CallGate {
-        let shared = Shared { watch, ordinals: Ordinals::new(), faults: Mutex::new(faults), triggers };
+        let shared = Shared { watch, faults: Mutex::new(faults), triggers };
         shared.look_anew(&shared.lock());
-        CallGate { shared: Arc::new(shared), events }
+        CallGate { shared: Arc::new(shared), ordinals: Box::new(Ordinals::new()), events }
+    }
+
+    /// The same, where other ordinals are given than those of all calls that come here.
+    #[must_use]
+    pub fn numbered_by(self, ordinals: Box<dyn CallNumbers>) -> CallGate {
+        CallGate { ordinals, ..self }
     }
 
     /// The rules, for those who change them.
@@ -158,11 +188,6 @@ impl CallGate {
         Some(look(&*self.shared.faults.try_lock().ok()?))
     }
 
-    /// How often each call was made.
-    pub fn ordinals(&self) -> &Ordinals {
-        &self.shared.ordinals
-    }
-
     /// Who is told of what happens here.
     pub(crate) fn events(&self) -> &Arc<Subscribers> {
         &self.events
@@ -171,7 +196,7 @@ impl CallGate {
     /// A call enters: it is counted, and the rules are asked. `qp` finds the ordinal of its queue pair.
     pub fn enter(&self, call: Call, qp: impl FnOnce() -> Option<u32>) -> Entered {
         if self.lets_pass() {
-            let key = CallKey { call: call.name(), ordinal: self.shared.ordinals.add(call), qp: None };
+            let key = CallKey { call: call.name(), ordinal: self.ordinals.add(call), qp: None };
             return Entered { call, key, is_met: false, refused: None, is_lost: false, delay_ns: 0 };
         }
         let asks = self.shared.lock().need_queue_pairs();
@@ -179,7 +204,7 @@ impl CallGate {
         let is_lost = self.shared.watch.0.is_lost.load(Ordering::Acquire) && !call.outlives_device();
         // The lock keeps the order in which rules count that of ordinals.
         let mut faults = self.shared.lock();
-        let key = CallKey { call: call.name(), ordinal: self.shared.ordinals.add(call), qp };
+        let key = CallKey { call: call.name(), ordinal: self.ordinals.add(call), qp };
         let refused = is_lost.then_some(libc::EIO);
         let mut entered = Entered { call, key, is_met: false, refused, is_lost, delay_ns: 0 };
         if !is_lost {
@@ -214,10 +239,10 @@ impl CallGate {
 
     fn take_back(&self, call: Call, key: &CallKey<'static>) {
         if self.lets_pass() {
-            return self.shared.ordinals.take_back(call);
+            return self.ordinals.take_back(call, key.ordinal);
         }
         let mut faults = self.shared.lock();
-        self.shared.ordinals.take_back(call);
+        self.ordinals.take_back(call, key.ordinal);
         faults.take_back(key);
     }
 }

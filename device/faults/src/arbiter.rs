@@ -50,6 +50,8 @@ pub trait Arbiter: Send {
     fn rejection(&self) -> RejData;
     /// A queue pair stands still before a packet, until what is decided for it has happened.
     fn halted(&mut self, qp: &QpContext);
+    /// A queue pair was made.
+    fn made(&mut self, qp: &QpContext);
     /// A queue pair was destroyed.
     fn forget(&mut self, qp: &QpContext);
 
@@ -135,6 +137,10 @@ impl Arbiter for PlanAtWork {
 
     fn halted(&mut self, qp: &QpContext) {
         self.packets.halted(qp);
+    }
+
+    fn made(&mut self, qp: &QpContext) {
+        self.packets.made(qp);
     }
 
     fn forget(&mut self, qp: &QpContext) {

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use pumice_ground::ordinal::{Ordinal, Ordinals};
 use pumice_transport::event::Side;
 use pumice_transport::mad::{CmMessage, CommId};
+use pumice_transport::wire::Qpn;
 
 use super::identity::{PacketClass, PacketKey, PacketService};
 
@@ -15,7 +17,7 @@ const MAX_CONNECTIONS: usize = 65_536;
 #[derive(Debug, Default)]
 pub struct Connections {
     known: BTreeMap<CommId, Connection>,
-    made: BTreeMap<(Side, IpAddr), u32>,
+    made: BTreeMap<(Side, IpAddr), Ordinals>,
 }
 
 #[derive(Debug)]
@@ -28,10 +30,16 @@ struct Connection {
 
 impl Connections {
     /// A message is sent to this peer. `None`: the plan is not asked about it, since it let an earlier one
-    /// through.
-    pub fn key(&mut self, peer: IpAddr, message: &CmMessage) -> Option<PacketKey> {
+    /// through. `ordinal_of`: the ordinal of a queue pair of this process, if it is known; a connection is
+    /// counted with those of the thread that made its queue pair.
+    pub fn key(
+        &mut self,
+        peer: IpAddr,
+        message: &CmMessage,
+        ordinal_of: impl FnOnce(Qpn) -> Option<u32>,
+    ) -> Option<PacketKey> {
         let class = PacketClass::of_message(message);
-        let connection = self.connection(peer, message);
+        let connection = self.connection(peer, message, ordinal_of);
         let lost = (*connection.lost.entry(class).or_insert(Some(0)))?;
         Some(PacketKey {
             service: PacketService::Cm,
@@ -57,7 +65,12 @@ impl Connections {
         }
     }
 
-    fn connection(&mut self, peer: IpAddr, message: &CmMessage) -> &mut Connection {
+    fn connection(
+        &mut self,
+        peer: IpAddr,
+        message: &CmMessage,
+        ordinal_of: impl FnOnce(Qpn) -> Option<u32>,
+    ) -> &mut Connection {
         let id = own_id(message);
         while self.known.len() >= MAX_CONNECTIONS && !self.known.contains_key(&id) {
             self.known.pop_first();
@@ -66,11 +79,19 @@ impl Connections {
         self.known.entry(id).or_insert_with(|| {
             // Who asked for it sends the request first; who was asked, anything else.
             let side = if message.service().is_some() { Side::Requester } else { Side::Responder };
-            let count = made.entry((side, peer)).or_default();
-            let ordinal = *count;
-            *count = count.saturating_add(1);
+            let thread = own_qpn(message).and_then(ordinal_of).and_then(|qp| Ordinal(qp).parts().0);
+            let Ordinal(ordinal) = made.entry((side, peer)).or_default().next_of(thread);
             Connection { side, ordinal, lost: BTreeMap::new() }
         })
+    }
+}
+
+/// The sender's queue pair, of messages that name it.
+fn own_qpn(message: &CmMessage) -> Option<Qpn> {
+    match message {
+        CmMessage::Req(req) => Some(req.local_qpn),
+        CmMessage::Rep(rep) => Some(rep.local_qpn),
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pumice_ground::clock::Clock;
+use pumice_ground::ordinal::Ordinal;
 use pumice_transport::event::Departure;
 use pumice_transport::host::QpContext;
 use pumice_transport::mad::CmMessage;
@@ -92,6 +93,8 @@ pub struct Faults {
     /// Packets left before a rule was there: what is seen first of a queue pair may be any packet of it.
     is_late: bool,
     connections: Connections,
+    /// The ordinals of queue pairs that another thread than the first has made.
+    of_threads: BTreeMap<u32, u32>,
     /// What rules have counted of connection management.
     management: BTreeMap<(usize, Stream), Count>,
     partitions: Partitions,
@@ -131,6 +134,7 @@ impl Faults {
             queue_pairs: BTreeMap::new(),
             is_late: false,
             connections: Connections::default(),
+            of_threads: BTreeMap::new(),
             management: BTreeMap::new(),
             partitions: Partitions::default(),
             incidents: Incidents::default(),
@@ -242,8 +246,16 @@ impl Faults {
         &self.partitions
     }
 
+    /// A queue pair was made.
+    pub fn made(&mut self, qp: &QpContext) {
+        if Ordinal(qp.ordinal).parts().0.is_some() && self.of_threads.len() < MAX_QUEUE_PAIRS {
+            self.of_threads.insert(qp.qpn.value(), qp.ordinal);
+        }
+    }
+
     /// A queue pair was destroyed.
     pub fn forget(&mut self, qp: &QpContext) {
+        self.of_threads.remove(&qp.qpn.value());
         self.queue_pairs.remove(&qp.ordinal);
         self.incidents.forget(qp.qpn);
     }
@@ -284,7 +296,9 @@ impl Faults {
         if self.is_parted(own, peer) {
             return self.parted_fate();
         }
-        let Some(key) = self.connections.key(peer, message) else { return Fate::default() };
+        let of_threads = &self.of_threads;
+        let ordinal_of = |qpn: Qpn| of_threads.get(&qpn.value()).copied();
+        let Some(key) = self.connections.key(peer, message, ordinal_of) else { return Fate::default() };
         let size = Size { length_bytes: size.0, payload_bytes: size.1 };
         let case = Case { key: &key, stream: Stream::Management, size, peer };
         let mut counts = std::mem::take(&mut self.management);

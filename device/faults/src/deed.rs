@@ -1,5 +1,7 @@
 //! What a rule did, in words.
 
+use pumice_ground::ordinal::Ordinal;
+
 use super::answer::answer_word;
 use super::decide::Fired;
 
@@ -44,8 +46,8 @@ impl Fired<'_> {
             key.message,
             key.packet,
             key.transmission,
-            key.qp,
-            key.connection
+            Ordinal(key.qp),
+            Ordinal(key.connection)
         )
     }
 }

@@ -77,6 +77,7 @@ pub use text::{
     CompletionLine, Difference, FaultKind, KINDS, MAX_PLAN_BYTES, ReportLine, SELECTOR, Summary, TextError,
     WHEN, compare, summaries,
 };
+pub use text::{NthField, OrdinalField};
 pub use trigger::Occurrence;
 pub use trigger::Trigger;
 pub use waits::Triggers;

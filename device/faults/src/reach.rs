@@ -232,8 +232,8 @@ impl PacketSelector {
     pub(super) fn check(&self) -> Result<(), String> {
         let selector = self;
         check_ordinals("qp", selector.qp)?;
+        check_ordinals("connection", selector.connection)?;
         let spans = [
-            ("connection", selector.connection),
             ("message", selector.message),
             ("packet", selector.packet),
             ("transmission", selector.transmission),

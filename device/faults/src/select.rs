@@ -58,7 +58,7 @@ pub struct PacketSelector {
     /// Ordinals of queue pairs.
     pub qp: Option<OrdinalSpan>,
     /// Ordinals of connections.
-    pub connection: Option<Span>,
+    pub connection: Option<OrdinalSpan>,
     /// Addresses of the receiver; empty: all.
     pub peer: Vec<IpAddr>,
     /// Services; empty: all.
@@ -101,7 +101,7 @@ impl PacketSelector {
             && (self.service.is_empty() || self.service.contains(&key.service))
             && self.side.is_none_or(|side| side == key.side)
             && self.qp.is_none_or(|qp| qp.has(key.qp))
-            && has(self.connection, key.connection.into())
+            && self.connection.is_none_or(|connection| connection.has(key.connection))
             && has(self.message, key.message)
             && has(self.packet, key.packet)
             && has(self.transmission, key.transmission.into())

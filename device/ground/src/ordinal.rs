@@ -76,7 +76,7 @@ impl FromStr for Ordinal {
     }
 }
 
-/// Objects that a person means: `3`, `3..10`, `3..`, whichever thread made them, or those of one: `2:0..3`.
+/// Objects that a person means: `3`, `3..10`, `3..` of any thread, or those of one: `2:0..3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrdinalSpan {
     /// The thread that made them; `None`: any.
@@ -129,6 +129,61 @@ impl FromStr for OrdinalSpan {
             Some((first, last)) => (number(first)?, number(last)?),
         };
         Ok(OrdinalSpan { thread, first, last })
+    }
+}
+
+/// The number of a call among those of its name, from 1, as people read and write it: `5`, or `2:5` of the
+/// fifth that thread 2 made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallOrdinal(pub u64);
+
+/// The number of a call of a thread has it.
+const CALL_OF_A_THREAD: u64 = 1 << 63;
+/// Bits of the number within a thread.
+const CALL_BITS: u32 = u64::BITS - 1 - ThreadName::BITS;
+
+impl CallOrdinal {
+    /// That of the call that is this one of a thread.
+    pub fn of_thread(thread: ThreadName, nth: u64) -> CallOrdinal {
+        let nth = nth.min((1 << CALL_BITS) - 1);
+        CallOrdinal(CALL_OF_A_THREAD | u64::from(thread.bits()) << CALL_BITS | nth)
+    }
+
+    /// The thread that it names, and the number.
+    pub fn parts(self) -> (Option<ThreadName>, u64) {
+        let bits = (self.0 & !CALL_OF_A_THREAD) >> CALL_BITS;
+        match u32::try_from(bits)
+            .ok()
+            .filter(|_| self.0 & CALL_OF_A_THREAD != 0)
+            .and_then(ThreadName::of_bits)
+        {
+            Some(thread) => (Some(thread), self.0 & ((1 << CALL_BITS) - 1)),
+            None => (None, self.0),
+        }
+    }
+}
+
+impl fmt::Display for CallOrdinal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parts() {
+            (None, nth) => write!(f, "{nth}"),
+            (Some(thread), nth) => write!(f, "{thread}:{nth}"),
+        }
+    }
+}
+
+impl FromStr for CallOrdinal {
+    type Err = NoOrdinal;
+
+    fn from_str(text: &str) -> Result<CallOrdinal, NoOrdinal> {
+        let number = |text: &str| text.parse::<u64>().map_err(|_| NoOrdinal);
+        match text.split_once(':') {
+            None => number(text).map(CallOrdinal),
+            Some((thread, nth)) => {
+                let thread = thread.parse().map_err(|_| NoOrdinal)?;
+                Ok(CallOrdinal::of_thread(thread, number(nth)?))
+            }
+        }
     }
 }
 
@@ -199,6 +254,11 @@ mod tests {
             let ordinal: Ordinal = text.parse().expect(text);
             assert_eq!(ordinal.to_string(), text);
         }
+        for text in ["1", "18446744073709551", "main:1", "0:1", "30.30:77777777777"] {
+            let ordinal: CallOrdinal = text.parse().expect(text);
+            assert_eq!(ordinal.to_string(), text);
+        }
+        assert_eq!("1:x".parse::<CallOrdinal>(), Err(NoOrdinal));
         for text in ["", "x", "-1", "2147483648", "1:", ":1", "1:2048", "x:1"] {
             assert_eq!(text.parse::<Ordinal>(), Err(NoOrdinal), "{text}");
         }

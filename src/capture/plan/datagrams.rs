@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use pumice_device::faults::connections::Connections;
 use pumice_device::faults::{PacketClass, PacketKey};
+use pumice_device::ground::ordinal::Ordinal;
 use pumice_transport::event::Side;
+use pumice_transport::wire::Qpn;
 
 use super::rules::{Deed, Key, OfPeer, Rules};
 use super::sides::{Outcome, outcomes};
@@ -81,7 +83,7 @@ pub(super) fn made_in(line: &str) -> Option<u32> {
 fn noted_in(line: &str) -> Option<(Own, u32)> {
     let mut words = line.split(' ');
     let what = words.next()?;
-    let ordinal = words.next()?.parse().ok()?;
+    let Ordinal(ordinal) = words.next()?.parse().ok()?;
     let own = match what {
         "made" => Own::From(words.next()?.parse().ok()?),
         "connected" => Own::To(words.next()?.parse().ok()?, words.next()?.parse().ok()?),
@@ -121,7 +123,7 @@ impl<'a> Datagrams<'a> {
             one.datagram.as_ref().is_some_and(|datagram| datagram.from_qpn == MANAGEMENT_QPN)
         });
         self.walk_datagrams(&datagrams, ordinals, rules);
-        self.walk_messages(&messages, rules);
+        self.walk_messages(&messages, ordinals, rules);
     }
 
     /// What became of datagrams to one queue pair; `None`: it is not known.
@@ -133,12 +135,19 @@ impl<'a> Datagrams<'a> {
             return None;
         }
         let flow = (first.source, first.destination, first.qpn);
-        let outcomes = outcomes(sent, self.arrived.get(&flow).map(Vec::as_slice).unwrap_or_default());
+        let mut outcomes = outcomes(sent, self.arrived.get(&flow).map(Vec::as_slice).unwrap_or_default());
         // Queue pair 1 is that of every process with the address: what came is perhaps another one's.
-        let is_of_others = first.qpn == MANAGEMENT_QPN
-            && first.source == first.destination
-            && outcomes.iter().all(|outcome| outcome.arrived_at.is_none());
-        (!is_of_others).then_some(outcomes)
+        if first.qpn == MANAGEMENT_QPN && first.source == first.destination {
+            if outcomes.iter().all(|outcome| outcome.arrived_at.is_none()) {
+                return None;
+            }
+            // Such processes hand on what is not for them, also back to one that has seen it: then it is seen
+            // more often than it came, and behind what came to that process at once.
+            for outcome in &mut outcomes {
+                (outcome.copies, outcome.overtaken_by) = (0, 0);
+            }
+        }
+        Some(outcomes)
     }
 
     fn walk_datagrams(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {
@@ -175,7 +184,7 @@ impl<'a> Datagrams<'a> {
         }
     }
 
-    fn walk_messages(&self, sent: &[&Sighting], rules: &mut Rules) {
+    fn walk_messages(&self, sent: &[&Sighting], ordinals: &Ordinals, rules: &mut Rules) {
         let mut groups: BTreeMap<(IpAddr, IpAddr), Vec<(usize, &Sighting)>> = BTreeMap::new();
         for (index, one) in sent.iter().enumerate() {
             groups.entry((one.source, one.destination)).or_default().push((index, one));
@@ -193,7 +202,8 @@ impl<'a> Datagrams<'a> {
                 continue;
             };
             // One that the plan has let through before is not asked about.
-            let Some(key) = connections.key(one.destination, message) else { continue };
+            let ordinal_of = |qpn: Qpn| ordinals.known.get(&Own::From(qpn.value())).copied();
+            let Some(key) = connections.key(one.destination, message, ordinal_of) else { continue };
             let outcome = fates.get(&index);
             let arrives = !one.is_lost && outcome.is_none_or(|it| it.arrived_at.is_some() && !it.is_damaged);
             connections.decided(message, arrives);

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::IpAddr;
 
+use pumice_device::faults::OrdinalField;
 use pumice_transport::wire::rnr_timer_ns;
 use serde_json::Value;
 
@@ -109,13 +110,13 @@ impl Rules {
         let line = |done: &Done| {
             let Key { service, side, qp, opcode, message, packet, transmission, .. } = &done.key;
             let mut fields = serde_json::json!({
-                "rule": rule, "tag": tag, "service": service, "qp": qp, "connection": 0, "side": side,
-                "opcode": opcode, "message": message, "packet": packet, "transmission": transmission,
+                "rule": rule, "tag": tag, "service": service, "qp": OrdinalField(*qp), "connection": 0,
+                "side": side, "opcode": opcode, "message": message, "packet": packet, "transmission": transmission,
             });
             if let (Some(OfPeer { connection, destination }), Some(fields)) =
                 (done.key.of_peer, fields.as_object_mut())
             {
-                fields.insert("connection".to_owned(), connection.into());
+                fields.insert("connection".to_owned(), serde_json::json!(OrdinalField(connection)));
                 fields.insert("peer".to_owned(), done.key.peer.to_string().into());
                 if destination > 0 {
                     fields.insert("destination".to_owned(), destination.into());

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use pumice_device::ground::ordinal::Ordinal;
 use pumice_device::inspect::QpView;
 use pumice_transport::wire::Qpn;
 
@@ -115,8 +116,10 @@ fn queue_pairs(processes: &[(String, &ProcessView)], most: usize) -> Vec<Group> 
             if found.len() >= most {
                 left_out = left_out.saturating_add(1);
             } else if known.insert((process.key(), qp.qpn, qp.ordinal)) {
-                let own =
-                    [label("qp", &Qpn::new(qp.qpn).to_string()), label("ordinal", &qp.ordinal.to_string())];
+                let own = [
+                    label("qp", &Qpn::new(qp.qpn).to_string()),
+                    label("ordinal", &Ordinal(qp.ordinal).to_string()),
+                ];
                 found.push((format!("{labels},{}", own.join(",")), qp));
             }
         }

@@ -183,7 +183,8 @@ extern "C" fn prepare() {
     crate::variable::FOLDER.value();
     crate::variable::LIBRARY.value();
     live::look_where();
-    let others = std::iter::once(&crate::bundled::ORIGINAL).chain(crate::netlink::ORIGINALS);
+    let others = [&crate::bundled::ORIGINAL, &crate::connections::ORIGINAL];
+    let others = others.into_iter().chain(crate::netlink::ORIGINALS);
     ORIGINALS.iter().copied().chain(others).for_each(|original| {
         original.address();
     });

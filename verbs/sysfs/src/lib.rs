@@ -7,7 +7,8 @@
 //! they are when they are opened (`live`, `condition`), and devices that are pulled out are not shown
 //! (`remaining`).
 //! Questions to the kernel about RDMA devices are answered from the tree (`netlink`, `message`). `bundled` is
-//! about dlopen, `threads` about what threads of the program are called (`thread_names`).
+//! about dlopen, `threads` about what threads of the program are called (`thread_names`), `connections` about
+//! connect(2).
 //!
 //! **Invariant**: no locks and no allocation, because these functions are called before `main`, in fork
 //! children, in signal handlers, and by allocators. No panics either: bytes are looked at through pointers
@@ -35,6 +36,8 @@ mod variable;
 mod bundled;
 #[cfg(not(test))]
 mod calls;
+#[cfg(not(test))]
+mod connections;
 #[cfg(not(test))]
 mod netlink;
 #[cfg(not(test))]

@@ -35,10 +35,17 @@ struct Known {
     is_quiet: Cell<u32>,
 }
 
-thread_local! {
-    static KNOWN: Known = const {
-        Known { process: Cell::new(0), name: Cell::new(UNNAMED), children: Cell::new(0), is_quiet: Cell::new(0) }
+impl Known {
+    const UNNAMED: Known = Known {
+        process: Cell::new(0),
+        name: Cell::new(UNNAMED),
+        children: Cell::new(0),
+        is_quiet: Cell::new(0),
     };
+}
+
+thread_local! {
+    static KNOWN: Known = const { Known::UNNAMED };
 }
 
 /// What is known of the calling thread.

@@ -153,6 +153,13 @@ impl Decisions {
         }
     }
 
+    /// A queue pair was made.
+    pub(crate) fn made(&mut self, qp: &QpContext) {
+        if let Some(arbiter) = &mut self.arbiter {
+            arbiter.made(qp);
+        }
+    }
+
     /// A queue pair was destroyed.
     pub(crate) fn forget(&mut self, qp: &QpContext) {
         if let Some(stores) = &mut self.stores {

@@ -46,7 +46,7 @@ use pumice_profile::addresses::pkey_table::PkeyTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 
 pub use crate::decisions::Decisions;
-pub use crate::gate::{CallEnd, CallGate, CallWatch, Entered};
+pub use crate::gate::{CallEnd, CallGate, CallNumbers, CallWatch, Entered};
 pub use crate::resources::{CqSetup, ObjectCounts, Presence, SrqSetup};
 pub use error::HcaError;
 pub use owned_memory::OwnedMemory;

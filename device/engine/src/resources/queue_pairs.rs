@@ -96,6 +96,7 @@ impl Resources {
             *entry = Some(Box::new(attachment));
         }
         self.cq_common.polled_sends.reset(setup.qpn.value());
+        self.decisions.made(&context);
         self.events.emit(&Event::QpCreated { qp: &context, service: setup.qp_type.name() });
         Ok(QpAttached { context, capacity, account })
     }

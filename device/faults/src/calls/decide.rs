@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fnv::FnvBuildHasher;
 use pumice_calls::Call;
-use pumice_ground::ordinal::Ordinal;
+use pumice_ground::ordinal::{CallOrdinal, Ordinal};
 
 use super::errno::errno_text;
 use super::fate::{CallFate, CallKey, TIME};
@@ -44,7 +44,7 @@ impl CallFired<'_> {
             (None, Some(incident)) => format!("has {incident} happen after {call}"),
             (None, None) => format!("delays {call} by {} us", fate.delay_ns / 1000),
         };
-        format!("fault \"{rule}\" {what} (call {ordinal} of this name{on})")
+        format!("fault \"{rule}\" {what} (call {} of this name{on})", CallOrdinal(*ordinal))
     }
 }
 

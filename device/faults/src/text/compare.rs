@@ -53,7 +53,7 @@ struct Direction {
     device: Option<String>,
     service: String,
     qp: OrdinalField,
-    connection: u32,
+    connection: OrdinalField,
     traffic: &'static str,
     peer: Option<IpAddr>,
     destination: u32,

@@ -23,6 +23,7 @@ pub use error::TextError;
 pub use kinds::{
     CALLS_SELECTOR, COMPLETION_EVENTS_SELECTOR, COMPLETIONS_SELECTOR, FaultKind, KINDS, SELECTOR, WHEN,
 };
+pub use ordinal::{NthField, OrdinalField};
 pub(super) use read::rule_of_line;
 pub use report::{ReportLine, Summary, summaries};
 

@@ -1,21 +1,39 @@
-//! Numbers of objects in reports: a number, or text where it names a thread.
+//! Numbers of objects and calls in reports: a number, or text where it names a thread.
 
 use std::fmt;
 
-use pumice_ground::ordinal::{NoOrdinal, Ordinal};
-use serde::de::Error as _;
+use pumice_ground::ordinal::{CallOrdinal, NoOrdinal, Ordinal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The ordinal of an object.
+/// The ordinal of an object, in a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct OrdinalField(pub(super) u32);
+pub struct OrdinalField(pub u32);
+
+/// The ordinal of a call, in a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NthField(pub u64);
 
 /// As it stands in a line.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
-    Number(u32),
+    Number(u64),
     Text(String),
+}
+
+impl Written {
+    /// The text that says it.
+    fn text(self) -> String {
+        match self {
+            Written::Number(number) => number.to_string(),
+            Written::Text(text) => text,
+        }
+    }
+}
+
+/// A line of a report that has no number where it must have one.
+fn wrong<E: serde::de::Error>(NoOrdinal: NoOrdinal) -> E {
+    E::custom("no ordinal")
 }
 
 impl Serialize for OrdinalField {
@@ -27,19 +45,38 @@ impl Serialize for OrdinalField {
     }
 }
 
+impl Serialize for NthField {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match CallOrdinal(self.0).parts() {
+            (None, number) => serializer.serialize_u64(number),
+            (Some(_), _) => serializer.collect_str(self),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for OrdinalField {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OrdinalField, D::Error> {
-        let found = match Written::deserialize(deserializer)? {
-            Written::Number(number) => number.to_string().parse(),
-            Written::Text(text) => text.parse(),
-        };
-        found.map(|Ordinal(number)| OrdinalField(number)).map_err(|NoOrdinal| D::Error::custom("no ordinal"))
+        let Ordinal(number) = Written::deserialize(deserializer)?.text().parse().map_err(wrong)?;
+        Ok(OrdinalField(number))
+    }
+}
+
+impl<'de> Deserialize<'de> for NthField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NthField, D::Error> {
+        let CallOrdinal(number) = Written::deserialize(deserializer)?.text().parse().map_err(wrong)?;
+        Ok(NthField(number))
     }
 }
 
 impl fmt::Display for OrdinalField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Ordinal(self.0).fmt(f)
+    }
+}
+
+impl fmt::Display for NthField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        CallOrdinal(self.0).fmt(f)
     }
 }
 
@@ -50,14 +87,16 @@ mod tests {
     #[test]
     fn a_number_stays_one_and_what_names_a_thread_is_text() {
         for (written, shown) in [("3", "3"), ("\"2.0:1\"", "2.0:1")] {
-            let field: OrdinalField = serde_json::from_str(written).expect(written);
-            assert_eq!(
-                (serde_json::to_string(&field).ok().as_deref(), field.to_string()),
-                (Some(written), shown.to_owned())
-            );
+            let object: OrdinalField = serde_json::from_str(written).expect(written);
+            let call: NthField = serde_json::from_str(written).expect(written);
+            assert_eq!(serde_json::to_string(&object).expect("JSON"), written);
+            assert_eq!(serde_json::to_string(&call).expect("JSON"), written);
+            assert_eq!((object.to_string(), call.to_string()), (shown.to_owned(), shown.to_owned()));
         }
-        for wrong in ["-1", "4294967295", "\"\"", "\"x:1\"", "null"] {
+        for wrong in ["-1", "\"\"", "\"x:1\"", "null"] {
             assert!(serde_json::from_str::<OrdinalField>(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_str::<NthField>(wrong).is_err(), "{wrong}");
         }
+        assert!(serde_json::from_str::<OrdinalField>("4294967295").is_err());
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::completion::CompletionLine;
 use super::completion_event::CompletionEventLine;
 use super::error::TextError;
-use super::ordinal::OrdinalField;
+use super::ordinal::{NthField, OrdinalField};
 use super::units::is_default;
 use crate::answer::{refusal, word_of};
 use crate::calls::{CallFate, CallFired, errno_from, errno_text};
@@ -100,7 +100,7 @@ pub struct PacketLine {
     pub(super) device: Option<String>,
     pub(super) service: String,
     pub(super) qp: OrdinalField,
-    pub(super) connection: u32,
+    pub(super) connection: OrdinalField,
     pub(super) side: String,
     pub(super) opcode: String,
     pub(super) message: u64,
@@ -175,7 +175,7 @@ pub struct CallLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     device: Option<String>,
     call: String,
-    nth: u64,
+    nth: NthField,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     qp: Option<OrdinalField>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -216,7 +216,7 @@ impl CallLine {
         let incident = self.event.map(|word| Incident::of(&word, details)).transpose()?;
         let fate = CallFate { errno, delay_ns: self.delay_ns, incident };
         let CallLine { tag, device, call, nth, qp, .. } = self;
-        Ok(RecordedCall { tag, device, call, nth, qp: qp.map(|qp| qp.0), fate })
+        Ok(RecordedCall { tag, device, call, nth: nth.0, qp: qp.map(|qp| qp.0), fate })
     }
 }
 
@@ -344,7 +344,7 @@ impl ReportLine {
             device: None,
             service: key.service.name().to_owned(),
             qp: OrdinalField(key.qp),
-            connection: key.connection,
+            connection: OrdinalField(key.connection),
             side: side_name(key.side).to_owned(),
             opcode: key.class.name().to_owned(),
             message: key.message,
@@ -405,7 +405,7 @@ impl ReportLine {
             tag: fired.tag.to_owned(),
             device: None,
             call: fired.key.call.to_owned(),
-            nth: fired.key.ordinal,
+            nth: NthField(fired.key.ordinal),
             qp: fired.key.qp.map(OrdinalField),
             errno: fired.fate.errno.map(errno_text),
             delay_ns: fired.fate.delay_ns,
@@ -456,7 +456,7 @@ impl PacketLine {
                 service: PacketService::by_name(&self.service)
                     .ok_or_else(|| unknown("service", &self.service))?,
                 qp: self.qp.0,
-                connection: self.connection,
+                connection: self.connection.0,
                 side: side_by_name(&self.side).ok_or_else(|| unknown("side", &self.side))?,
                 class: PacketClass::by_name(&self.opcode).ok_or_else(|| unknown("opcode", &self.opcode))?,
                 message: self.message,

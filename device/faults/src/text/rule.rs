@@ -126,7 +126,7 @@ fn selector(fields: &mut Fields) -> Result<PacketSelector, String> {
     Ok(PacketSelector {
         tag: fields.take("tag"),
         qp: fields.take_as("qp", ordinals)?,
-        connection: fields.take_as("connection", span)?,
+        connection: fields.take_as("connection", ordinals)?,
         peer: fields.take_list("peer", address)?,
         service: fields.take_list("service", service)?,
         side: fields

@@ -1,7 +1,8 @@
+use pumice_ground::ordinal::OrdinalSpan;
+
 use super::*;
 use crate::FaultPlan;
 use crate::{Fault, PacketClass, What};
-use pumice_ground::ordinal::OrdinalSpan;
 
 #[test]
 fn every_example_is_a_rule_of_its_kind_and_files_say_the_same() {

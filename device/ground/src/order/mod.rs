@@ -33,6 +33,9 @@ pub use caller::Caller;
 pub use progress::{PROGRESS, points_done};
 pub use schedule::{MAX_PROCESSES, Point, SCHEDULE, Stream, What, text_of};
 
+/// What connections of TCP are called among calls.
+const CONNECT: &str = "connect";
+
 /// What a process does about the order of its points.
 pub struct Order {
     mode: Mode,
@@ -55,6 +58,8 @@ thread_local! {
     static HAS_FOUND: Cell<bool> = const { Cell::new(true) };
     /// The point that the call of the thread is, if it counts when the call leaves.
     static OPEN: Cell<Option<usize>> = const { Cell::new(None) };
+    /// When the thread has begun to connect, in ns.
+    static BEGUN_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 static ORDER: PerProcess<std::sync::OnceLock<Order>> = PerProcess::new(|_| std::sync::OnceLock::new());
@@ -142,6 +147,43 @@ impl Order {
                 }
             }
             Mode::Off => {}
+        }
+    }
+
+    /// A thread begins to make a connection of TCP, whose place is here; it may fail, and be tried again.
+    pub fn begins_to_connect(&self) {
+        match &self.mode {
+            Mode::Off => {}
+            Mode::Record(_) => {
+                let _ = BEGUN_NS.try_with(|begun_ns| begun_ns.set(outside::monotonic_ns()));
+            }
+            Mode::Replay(replay) => {
+                let is_open = OPEN.try_with(Cell::get).ok().flatten().is_some();
+                // A connection that was not made is in no record.
+                if !is_open && replay.is_next(self.caller(), CONNECT) {
+                    let point = replay.wait_for_call(self.caller(), CONNECT);
+                    let _ = OPEN.try_with(|open| open.set(point));
+                }
+            }
+        }
+    }
+
+    /// The thread has made the connection, or could not: then it may try again.
+    pub fn has_connected(&self, is_made: bool) {
+        if !is_made {
+            return;
+        }
+        match &self.mode {
+            Mode::Off => {}
+            Mode::Record(record) => {
+                let begun_ns = BEGUN_NS.try_with(Cell::get).unwrap_or_default();
+                record.call_at(begun_ns, self.caller(), CONNECT);
+            }
+            Mode::Replay(replay) => {
+                if let Some(index) = OPEN.try_with(Cell::take).ok().flatten() {
+                    replay.done(index);
+                }
+            }
         }
     }
 

@@ -37,6 +37,11 @@ impl Record {
         self.line(&format_args!("{caller} {call}"));
     }
 
+    /// A call that was made at a time before, in ns.
+    pub(super) fn call_at(&self, at_ns: u64, caller: Caller, call: &str) {
+        self.line_of(|| at_ns, &format_args!("{caller} {call}"));
+    }
+
     pub(super) fn idle(&self, caller: Caller, call: &str) {
         self.line(&format_args!("{caller} -{call}"));
     }
@@ -46,11 +51,15 @@ impl Record {
     }
 
     fn line(&self, what: &dyn Display) {
+        self.line_of(monotonic_ns, what);
+    }
+
+    fn line_of(&self, at_ns: impl FnOnce() -> u64, what: &dyn Display) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.points < MOST_POINTS {
             state.points += 1;
             // The lock keeps the order of the file that of the times.
-            let line = format!("{} {what}\n", monotonic_ns());
+            let line = format!("{} {what}\n", at_ns());
             // A disk that is full is said, and the rest of the order is not imposed.
             let _ = state.out.append(line.as_bytes());
         }

@@ -169,6 +169,18 @@ impl Replay {
         }
     }
 
+    /// Whether this is the next call of a thread.
+    pub(super) fn is_next(&self, caller: Caller, call: &str) -> bool {
+        let state = self.lock();
+        let calls = state.callers.get(&caller).into_iter().flatten();
+        let mut named =
+            calls.filter_map(|index| self.points.get(*index)).filter_map(|(_, what)| match what {
+                What::Call { call, .. } => Some(call),
+                What::Idle { .. } | What::Arrival(_) => None,
+            });
+        !self.is_over() && named.next().is_some_and(|next| next == call)
+    }
+
     /// The point of a thread's call, and what call was recorded there if it is another one.
     fn call_of(&self, caller: Caller, call: &str) -> (Option<usize>, Option<String>) {
         let mut state = self.lock();

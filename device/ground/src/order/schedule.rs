@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use super::caller::Caller;
+use crate::ordinal::Ordinal;
 
 /// The extension of the file in which a process writes down its order.
 pub(super) const ORDER: &str = "order";
@@ -105,7 +106,9 @@ pub fn text_of(tags: &[String], points: &[(u32, Point<(u32, u32)>)]) -> String {
         let _ = match what {
             What::Call { caller, call } => writeln!(text, "{at_ns} {process} {caller} {call}"),
             What::Idle { caller, call } => writeln!(text, "{at_ns} {process} {caller} -{call}"),
-            What::Arrival((sender, ordinal)) => writeln!(text, "{at_ns} {process} * {sender} {ordinal}"),
+            What::Arrival((sender, ordinal)) => {
+                writeln!(text, "{at_ns} {process} * {sender} {}", Ordinal(*ordinal))
+            }
         };
     }
     text
@@ -122,7 +125,10 @@ impl Schedule {
             }
             let (at_ns, rest) = line.split_once(' ')?;
             let (process, rest) = rest.split_once(' ')?;
-            let what = parse(rest, |sender, ordinal| Some((sender.parse().ok()?, ordinal.parse().ok()?)))?;
+            let what = parse(rest, |sender, ordinal| {
+                let Ordinal(ordinal) = ordinal.parse().ok()?;
+                Some((sender.parse().ok()?, ordinal))
+            })?;
             let process: u32 =
                 process.parse().ok().filter(|index| (*index as usize) < schedule.tags.len())?;
             schedule.points.push((process, Point { at_ns: at_ns.parse().ok()?, what }));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::schedule::{Sender, Stream};
+use crate::ordinal::Ordinal;
 use crate::outside::files;
 
 /// The extension of the files in which processes note their queue pairs.
@@ -50,6 +51,7 @@ impl Senders {
             let stem = path.file_stem()?.to_str()?;
             let process = stem.split('-').next()?;
             let index = text_of(&self.folder.join(format!("{process}.is")))?.trim_end().parse().ok()?;
+            let Ordinal(ordinal) = ordinal;
             return Some((index, ordinal));
         }
         None

@@ -124,8 +124,8 @@ fn known() -> Option<&'static Known> {
         return None;
     }
     let function = std::ptr::with_exposed_provenance::<c_void>(function);
-    // SAFETY: the function of that name has this type. What it gives is null, or lives as long as this thread,
-    // which alone uses it: the reference goes to no other one, because `Cell` is not `Sync`.
+    // SAFETY: the function of that name has this type. What it gives is null, or lives as long as this
+    // thread, which alone uses it: the reference goes to no other one, because `Cell` is not `Sync`.
     unsafe { transmute::<*const c_void, extern "C" fn() -> *const Known>(function)().as_ref() }
 }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
 
+use pumice_ground::ordinal::{Ordinal, Ordinals};
+
 use super::of_device::OfDevice;
 use super::stack::Stack;
 
@@ -20,7 +22,7 @@ pub(super) const REGION: &str = "memory region";
 pub(super) struct Object {
     /// As in "queue pair".
     pub(super) kind: &'static str,
-    /// How many of its kind were made before it, on its device if it is of one.
+    /// Its number among those of its kind, on its device if it is of one.
     pub(super) ordinal: u32,
     /// The device that it is of.
     pub(super) device: OfDevice,
@@ -35,7 +37,7 @@ pub(super) struct Object {
 impl Object {
     /// As in "queue pair 3", or "queue pair 3 of pumice1".
     pub(super) fn name(&self) -> String {
-        format!("{} {}{}", self.kind, self.ordinal, self.device.words())
+        format!("{} {}{}", self.kind, Ordinal(self.ordinal), self.device.words())
     }
 }
 
@@ -51,7 +53,7 @@ pub(super) struct Gone {
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     live: HashMap<u64, Object, FnvBuildHasher>,
-    made: BTreeMap<(&'static str, Option<&'static str>), u32>,
+    made: BTreeMap<(&'static str, Option<&'static str>), Ordinals>,
     gone: HashMap<u64, Gone, FnvBuildHasher>,
     gone_order: VecDeque<u64>,
     /// Those of the parent, in a child process.
@@ -68,9 +70,7 @@ impl Objects {
         call: &'static str,
         made: Stack,
     ) {
-        let count = self.made.entry((kind, device.name)).or_default();
-        let ordinal = *count;
-        *count = count.saturating_add(1);
+        let Ordinal(ordinal) = self.made.entry((kind, device.name)).or_default().next();
         self.gone.remove(&address);
         self.inherited.remove(&address);
         if self.live.len() < MAX_OBJECTS {

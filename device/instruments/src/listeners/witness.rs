@@ -10,6 +10,7 @@ use pumice_faults::completion_events::CompletionEventFired;
 use pumice_faults::completions::CompletionFired;
 use pumice_faults::live::LiveChange;
 use pumice_faults::{Fired, PacketService, ReportLine};
+use pumice_ground::ordinal::Ordinal;
 use pumice_transport::wire::Qpn;
 
 use super::relay::Relay;
@@ -277,7 +278,7 @@ fn about_completion(fired: &CompletionFired<'_>, qpn: Qpn) -> String {
         done.push(format!("is held until \"{until}\""));
     }
     let (done, class, message) = (done.join(", "), key.class.name(), key.message);
-    format!("fault \"{rule}\": {class} request {message} {done} (queue pair {}, QP {qpn})", key.qp)
+    format!("fault \"{rule}\": {class} request {message} {done} (queue pair {}, QP {qpn})", Ordinal(key.qp))
 }
 
 /// What a rule did to an event of a completion channel, in words.
@@ -290,7 +291,7 @@ fn about_completion_event(fired: &CompletionEventFired<'_>) -> String {
     if fate.more > 0 {
         done.push(format!("waits for {} more completions, or {} us", fate.more, fate.within_ns / 1000));
     }
-    format!("fault \"{rule}\": event {} of completion queue {} {}", key.nth, key.cq, done.join(", "))
+    format!("fault \"{rule}\": event {} of completion queue {} {}", key.nth, Ordinal(key.cq), done.join(", "))
 }
 
 /// What a rule did to a packet, in words.
@@ -302,12 +303,17 @@ fn sentence(fired: &Fired<'_>, qpn: Option<Qpn>) -> String {
         if key.transmission > 1 { format!(", transmission {}", key.transmission) } else { String::new() };
     match (key.service, qpn) {
         (PacketService::Cm, _) | (_, None) => {
-            format!("fault \"{rule}\" {done} {class} of connection {} to {peer}{again}", key.connection)
+            format!(
+                "fault \"{rule}\" {done} {class} of connection {} to {peer}{again}",
+                Ordinal(key.connection)
+            )
         }
         (_, Some(qpn)) => format!(
             "fault \"{rule}\" {done} {class} of message {}, packet {}, to {peer}{again} \
              (queue pair {}, QP {qpn})",
-            key.message, key.packet, key.qp
+            key.message,
+            key.packet,
+            Ordinal(key.qp)
         ),
     }
 }

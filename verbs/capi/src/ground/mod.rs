@@ -11,6 +11,7 @@ pub(crate) mod allocation;
 pub(crate) mod arguments;
 pub(crate) mod cancellation;
 pub(crate) mod check;
+pub(crate) mod connections;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
 pub(crate) mod errno;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use pumice_device::event::{Event, Subscriber, Topics};
+use pumice_device::ground::ordinal::Ordinal;
 use pumice_device::outside;
 use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::output_file::{OutputFile, open_private_at_end, whole_lines};
@@ -64,9 +65,9 @@ impl Subscriber for QueuePairs {
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
         let line = match event {
-            Event::QpCreated { qp, .. } => format!("made {} {}\n", qp.ordinal, qp.qpn.value()),
+            Event::QpCreated { qp, .. } => format!("made {} {}\n", Ordinal(qp.ordinal), qp.qpn.value()),
             Event::Qp { qp, event: QpEvent::StateChanged { to: QpState::Rtr, peer: Some(peer), .. } } => {
-                format!("connected {} {} {}\n", qp.ordinal, peer.address, peer.qpn.value())
+                format!("connected {} {} {}\n", Ordinal(qp.ordinal), peer.address, peer.qpn.value())
             }
             _ => return,
         };

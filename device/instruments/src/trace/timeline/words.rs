@@ -1,5 +1,6 @@
 //! Records in words, for those who read a timeline.
 
+use pumice_ground::ordinal::CallOrdinal;
 use pumice_transport::types::QpState;
 use pumice_transport::wire::Syndrome;
 
@@ -42,7 +43,8 @@ pub(super) fn about_process(record: &Record<'_>) -> Option<(MomentKind, String)>
             (MomentKind::Cm, format!("connection {id:#010x}: {event}; it is {state}"))
         }
         Record::CallRefused { call, ordinal, errno, why } => {
-            let which = ordinal.map_or_else(String::new, |ordinal| format!(" (call {ordinal} of this name)"));
+            let which = ordinal
+                .map_or_else(String::new, |ordinal| format!(" (call {} of this name)", CallOrdinal(ordinal)));
             (MomentKind::Call, format!("{call}{which} is refused with errno {errno}: {why}"))
         }
         Record::Stalled { late_ns } => {

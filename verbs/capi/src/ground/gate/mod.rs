@@ -8,6 +8,7 @@
 //! that the program made: it has no ordinal, and no rule is asked about it.
 
 mod about;
+mod counts;
 mod current;
 mod evidence;
 mod fired;

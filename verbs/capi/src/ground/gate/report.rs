@@ -1,13 +1,14 @@
 //! The report of calls (PUMICE_CALL_REPORT): a line of JSON for each rule that applied, and one when the
 //! process ends, with the calls that it made and the objects that it left.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pumice_calls::Ordinals;
 use pumice_device::faults::calls::{CallFired, errno_text};
+use pumice_device::ground::ordinal::{CallOrdinal, Ordinal};
 use pumice_device::outside;
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::outside::output_file::{OutputFile, whole_lines};
@@ -62,10 +63,10 @@ pub(super) fn fired(fired: &CallFired<'_>) {
         "{{\"event\":\"fired\",\"pid\":{},\"rule\":{rule},\"call\":{},\"nth\":{}",
         outside::process::number(),
         quoted(key.call),
-        key.ordinal
+        number(CallOrdinal(key.ordinal))
     );
     if let Some(qp) = key.qp {
-        let _ = write!(line, ",\"qp\":{qp}");
+        let _ = write!(line, ",\"qp\":{}", number(Ordinal(qp)));
     }
     if let Some(errno) = fired.fate.errno {
         let _ = write!(line, ",\"errno\":{}", quoted(&errno_text(errno)));
@@ -104,12 +105,19 @@ pub(super) fn ended(counts: &Ordinals) {
             .iter()
             .map(|object| {
                 let Object { kind, call, ordinal, .. } = object;
-                format!("{{\"kind\":{},\"call\":{},\"nth\":{ordinal}}}", quoted(kind), quoted(call.name()))
+                let (kind, call, nth) = (quoted(kind), quoted(call.name()), number(CallOrdinal(*ordinal)));
+                format!("{{\"kind\":{kind},\"call\":{call},\"nth\":{nth}}}")
             })
             .collect();
         let _ = write!(line, ",\"left\":[{}]", objects.join(","));
     }
     write(&mut report, &(line + "}"));
+}
+
+/// A number of JSON, or a string if it names a thread.
+fn number(ordinal: impl Display) -> String {
+    let text = ordinal.to_string();
+    if text.contains(':') { quoted(&text) } else { text }
 }
 
 /// A string of JSON.
@@ -133,10 +141,12 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::*;
 
     #[test]
     fn strings_of_json_are_quoted() {
+        let thread = "2:1".parse::<Ordinal>().expect("an ordinal");
+        assert_eq!((number(Ordinal(3)), number(thread)), ("3".to_owned(), "\"2:1\"".to_owned()));
         assert_eq!(quoted("a\"b\\c\nd"), r#""a\"b\\c\u000ad""#);
     }
 }

@@ -18,8 +18,10 @@ use pumice_device::settings::Log;
 
 use super::about::About;
 use super::watch::{Watch, look_at};
+use super::counts::{self, Counts};
 use super::{evidence, fired, inventory, report};
 use crate::ground::check;
+use crate::ground::connections;
 use crate::ground::environment;
 use crate::ground::log::{log_at, logs, print_always};
 use crate::ground::waits;
@@ -104,7 +106,7 @@ pub(super) fn farewell() {
     if !never.is_empty() && logs(Log::Warn) {
         print_always(&format!("these rules of the fault plan never applied: {}", never.join(", ")));
     }
-    report::ended(gate.calls.ordinals());
+    report::ended(&counts::ALL);
 }
 
 impl Gate {
@@ -119,6 +121,7 @@ impl Gate {
             settings.map(|settings| settings.tag_of(outside::environment::arguments())).unwrap_or_default();
         if let Some(folder) = settings.and_then(|settings| settings.record.as_deref()) {
             order::begin(folder, &tag);
+            connections::watch();
         }
         let clock = Clock::monotonic();
         let triggers = Triggers::new(&plan, &clock);
@@ -126,6 +129,7 @@ impl Gate {
         evidence::begin(&faults);
         let listeners = Arc::new(Subscribers::new(fired::subscribers(), clock));
         let calls = CallGate::new(CallWatch::default(), faults, Arc::clone(&triggers), listeners);
+        let calls = calls.numbered_by(Box::new(Counts));
         Gate { rules: calls.rules(), calls, triggers }
     }
 
