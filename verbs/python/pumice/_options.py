@@ -164,7 +164,8 @@ def _flag(name: str) -> str:
 
 _FORMS: dict[str, Callable[[str, object], list[str]]] = {
     **dict.fromkeys(["devices", "seed", "shuffle", "check_exit", "gid_index"], _number),
-    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order", "require_format"], _text),
+    **dict.fromkeys(["device", "loss", "tag", "trace_limit", "wire", "log", "srd_order"], _text),
+    "require_format": _text,
     **dict.fromkeys(["rate", "delay", "jitter", "queue", "ecn"], _text),
     **dict.fromkeys(["faults", "fault_report", "capture", "trace", "record", "topology", "profile"], _file),
     **dict.fromkeys(["check_report", "suppress", "require_report"], _file),

@@ -11,12 +11,11 @@ use pumice_transport::types::SendOpcode;
 
 use super::cause::{Cause, CauseKind};
 use super::clues::{Clues, Lasting, cause_of};
-use super::loss::{Arrows, Owner};
-use super::story::MessageIndex;
+use super::loss::{Arrows, MessageIndex, Owner};
 use super::times::{PartKind, Span, duration_ns, spans};
 use super::words::time;
 use crate::trace::fault_detail::FaultWhat;
-use crate::trace::timeline::{Message, QueuePair, Timeline, TimelineProcess};
+use crate::trace::timeline::{Message, QueuePair, SetbackKind, Timeline, TimelineProcess};
 
 /// How far one message's cause is followed to another's.
 const DEPTH: u8 = 32;
@@ -49,6 +48,19 @@ struct Case<'a> {
     qp: &'a QueuePair,
     message: &'a Message,
     end_ns: u64,
+}
+
+impl Case<'_> {
+    /// Whether the peer had no receive request before and after a stretch of time.
+    fn is_refused_in(&self, span: &Span) -> bool {
+        let mut refused = self
+            .message
+            .setbacks
+            .iter()
+            .filter(|one| one.is_own && matches!(one.kind, SetbackKind::ReceiverNotReady { .. }));
+        let first = refused.next().is_some_and(|one| one.at_ns <= span.from_ns);
+        first && refused.next_back().is_some_and(|one| one.at_ns >= span.to_ns)
+    }
 }
 
 impl<'a> Judge<'a> {
@@ -134,6 +146,7 @@ impl<'a> Judge<'a> {
                 let sentence = format!("the peer's process had no processor for {}", time(span.ns()));
                 Cause::new(CauseKind::PeerStarved, process, sentence)
             }
+            PartKind::Network if case.is_refused_in(span) => self.of_receiver(case, span, depth),
             PartKind::Network => self.of_network(case, span),
             PartKind::Completion => self.of_completion(case, span, depth),
             PartKind::Poll => {
@@ -145,9 +158,10 @@ impl<'a> Judge<'a> {
         (self.or_scheduler(case, span, cause), span.ns())
     }
 
-    /// A process without a processor is the cause of what would else be its program's, or nobody's.
+    /// A process without a processor is the cause of what would else be its program's, or of no known cause.
     fn or_scheduler(&self, case: &Case<'a>, span: &Span, cause: Cause) -> Cause {
-        let is_open = cause.kind.is_ordinary() || cause.kind == CauseKind::PollsLate;
+        let is_open = cause.kind.is_ordinary()
+            || matches!(cause.kind, CauseKind::PollsLate | CauseKind::PeerSilent | CauseKind::LossUnknown);
         if cause.rule.is_some() || !is_open {
             return cause;
         }
