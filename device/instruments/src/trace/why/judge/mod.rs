@@ -97,7 +97,10 @@ impl<'a> Judge<'a> {
         let mut all: Vec<Judgement> = Vec::new();
         for span in spans(case.message, case.end_ns) {
             let (cause, ns) = self.of_span(case, &span, depth);
-            let stretch = (span.from_ns, span.to_ns);
+            // Of a stall, only so much is known.
+            let from_ns =
+                if cause.kind == CauseKind::Scheduler { span.to_ns.saturating_sub(ns) } else { span.from_ns };
+            let stretch = (from_ns, span.to_ns);
             match all.iter_mut().find(|one| one.cause.is_same(&cause)) {
                 Some(one) => {
                     one.ns = one.ns.saturating_add(ns);
@@ -155,22 +158,22 @@ impl<'a> Judge<'a> {
                 Cause::new(CauseKind::PollsLate, process, sentence)
             }
         };
-        (self.or_scheduler(case, span, cause), span.ns())
+        self.or_scheduler(case, span, cause)
     }
 
     /// A process without a processor is the cause of what would else be its program's, or of no known cause.
-    fn or_scheduler(&self, case: &Case<'a>, span: &Span, cause: Cause) -> Cause {
+    fn or_scheduler(&self, case: &Case<'a>, span: &Span, cause: Cause) -> (Cause, u64) {
         let is_open = cause.kind.is_ordinary()
             || matches!(cause.kind, CauseKind::PollsLate | CauseKind::PeerSilent | CauseKind::LossUnknown);
         if cause.rule.is_some() || !is_open {
-            return cause;
+            return (cause, span.ns());
         }
         let stretch = (span.from_ns, span.to_ns);
         let peer = case.owner.peer().map_or(case.index.0, |peer| peer.process);
         let longest = [case.index.0, peer].map(|process| (self.clues.stalled_ns(process, stretch), process));
         let (ns, process) = longest.into_iter().max().unwrap_or((0, case.index.0));
         if ns < span.ns() / 2 || ns == 0 {
-            return cause;
+            return (cause, span.ns());
         }
         let name = self.timeline.processes.get(process).map(|one| &one.header);
         let name = name.map_or_else(String::new, |header| format!("{} {}", header.program, header.process));
@@ -179,7 +182,7 @@ impl<'a> Judge<'a> {
              so much later than it meant to",
             time(ns)
         );
-        Cause::new(CauseKind::Scheduler, process, sentence)
+        (Cause::new(CauseKind::Scheduler, process, sentence), ns)
     }
 }
 
