@@ -153,7 +153,8 @@ fn one_lost_packet_is_seen_in_the_timeline_of_two_processes() {
     let its = |line: &&str| line.contains("Request 150 of QP") && line.contains("tag client");
     let text = text.lines().find(its).expect("its story");
     for part in [
-        "ended with SUCCESS. Cause: injected: the rule \"one\" of the fault plan lost a packet of request 150. ",
+        "ended with SUCCESS. Cause: injected: ",
+        "the rule \"one\" of the fault plan lost a packet of request 150. ",
         "Of this: ",
         "ms until the acknowledgement timer expired",
         "(timeout 14) expired",

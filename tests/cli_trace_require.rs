@@ -63,8 +63,8 @@ fn ended(command: &mut Command) -> Output {
 fn a_program_that_uses_tcp_is_no_rdma() {
     let folder = scratch("tcp");
     // Bytes go through a TCP connection of one process.
-    let tcp = "import socket as s; l = s.create_server(('127.0.0.1', 0)); c = s.create_connection(l.getsockname()); \
-               c.sendall(b'x' * 4096); assert l.accept()[0].recv(1)";
+    let tcp = "import socket as s; l = s.create_server(('127.0.0.1', 0)); c = \
+               s.create_connection(l.getsockname()); c.sendall(b'x' * 4096); assert l.accept()[0].recv(1)";
     let report = folder.join("report.xml");
     let words = ["run", "--require", "rdma.bytes > 0", "--require", "no rnr", "--require-report"];
     let output = ended(pumice(&words).arg(&report).args(["--", "python3", "-c", tcp]));

@@ -114,7 +114,7 @@ const INJECTED: &[Row] = &[
         &["single"],
         &[UDP, "--fault", "event name=it kind=port-down time=300ms qp=0 message=9"],
         "port-down",
-        "port-down of port 1",
+        "port-down for 300000 us",
     ),
     row(
         &["single"],
@@ -145,17 +145,17 @@ const INJECTED: &[Row] = &[
 
 /// What the program, the peer, the link or the host makes.
 const SEEN: &[Row] = &[
-    row(&["late-peer", "60"], &[], "peer-posts-late", "its program posted one"),
-    row(&["lazy-peer", "60"], &[], "peer-polls-late", "its program polled slowly"),
-    row(&["lazy", "60"], &[], "polls-late", "the program polled it"),
-    row(&["thin", "72"], &[], "unsignaled", "others of the same cause"),
-    row(&["full", "40"], &[], "send-queue-full", "was refused 40 times"),
+    row(&["late-peer", "300"], &[], "peer-posts-late", "its program posted one"),
+    row(&["lazy-peer", "300"], &[], "peer-polls-late", "its program polled slowly"),
+    row(&["lazy", "300"], &[], "polls-late", "the program polled it"),
+    row(&["thin", "240"], &[], "unsignaled", "others of the same cause"),
+    row(&["full", "150"], &[], "send-queue-full", "send queue was full: ibv_post_send was refused"),
     row(&["depth"], &[UDP], "read-depth", "max_rd_atomic of the queue pair is 1"),
     row(&["single"], &[UDP, "--rate=100Kbit"], "link-rate", "at the rate of the link"),
-    row(&["burst"], &[UDP, "--rate=2Mbit"], "switch-queue", "waited behind others in the queue"),
-    row(&["stopped", "200"], &[], "scheduler", "had no processor for"),
+    row(&["burst"], &[UDP, "--rate=1Mbit"], "switch-queue", "waited behind others in the queue"),
+    row(&["stopped", "500"], &[], "scheduler", "had no processor for"),
     row(&["gone"], &[UDP], "peer-gone", "had destroyed its queue pair"),
-    row(&["idle", "150"], &[], "program-idle", "no request was under way"),
+    row(&["idle", "500"], &[], "program-idle", "no request was under way"),
 ];
 
 fn scratch(name: &str) -> PathBuf {

@@ -34,6 +34,7 @@ pub(crate) fn run(mut options: ReplayOptions, out: &mut dyn Write) -> CommandRes
                 .to_owned(),
         ));
     }
+    given.require.refuse("a replay")?;
     let processes = record::read(&options.folder).map_err(CommandError::Failed)?;
     let started = identity(&options.run)?;
     check_devices(&processes, &started, &options.folder)?;

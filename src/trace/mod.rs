@@ -92,8 +92,8 @@ enum Action {
     /// Say what differs between two runs, such as one that is good and one that is not: the first departure
     /// first
     ///
-    /// Processes belong together by their tags, queue pairs and requests by their ordinals. The exit code is 1
-    /// if more than times differ.
+    /// Processes belong together by their tags, queue pairs and requests by their ordinals. The exit code is
+    /// 1 if more than times differ.
     Diff {
         /// The trace of the first run
         first: PathBuf,

@@ -33,6 +33,17 @@ pub(crate) struct Required {
 }
 
 impl RequireOptions {
+    /// Refuses requirements where the command does not judge them.
+    pub(crate) fn refuse(&self, what: &str) -> Result<(), CommandError> {
+        if self.requirements.is_empty() {
+            return Ok(());
+        }
+        Err(CommandError::Usage(format!(
+            "--require is of \"pumice run\" and \"pumice check\": give {what} --trace FILE, and then \
+             \"pumice trace require FILE\""
+        )))
+    }
+
     /// Reads what was required.
     ///
     /// # Errors

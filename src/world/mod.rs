@@ -71,6 +71,7 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
         let sentence = "a world repeats its run by its seed: leave out --record, or give --save";
         return Err(CommandError::Usage(sentence.to_owned()));
     }
+    run.require.refuse("a world")?;
     let seed = match run.seed.as_deref() {
         None => DEFAULT_SEED,
         Some(text) => text

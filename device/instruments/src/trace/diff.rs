@@ -254,8 +254,8 @@ fn order(first: &Timeline, second: &Timeline, found: &mut Vec<Departure>) {
         let Some(index) = differs else { continue };
         let (Some(ours), Some(theirs)) = (ours.get(index), theirs.get(index)) else { continue };
         let sentence = format!(
-            "as completion {index} of the process, request {} of queue pair {} came in the first run, and this \
-             one in the second",
+            "as completion {index} of the process, request {} of queue pair {} came in the first run, and \
+             this one in the second",
             ours.2, ours.1
         );
         found.push(Departure {

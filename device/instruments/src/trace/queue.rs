@@ -203,7 +203,7 @@ impl SharedQueue {
     fn run(&self, output: &mut Output<'_>) {
         let mut taken = usual_list();
         loop {
-            let (mut state, late) = self.wait_for_work(output.beats);
+            let (mut state, late) = self.wait_for_work(output.clock_base_ns());
             state.queued.swap(&mut taken);
             let (is_urgent, is_ended) = (state.is_urgent, state.is_ended);
             let (omitted, lost) = (state.queued.omitted, state.queued.lost);
@@ -232,13 +232,14 @@ impl SharedQueue {
 
     /// Waits for records and gathers some more; says how much later the thread went on than it meant to, if
     /// it was much.
-    fn wait_for_work(&self, beats: bool) -> (MutexGuard<'_, State>, Option<Duration>) {
+    fn wait_for_work(&self, clock_base_ns: Option<u64>) -> (MutexGuard<'_, State>, Option<Duration>) {
         let mut state = self.lock();
         let hurries = |state: &State| state.is_urgent || state.is_ended;
-        if state.queued.records.is_empty() && !hurries(&state) {
+        let was_idle = state.queued.records.is_empty();
+        if was_idle && !hurries(&state) {
             state.is_idle = true;
             let idle = |state: &mut State| state.is_idle && !hurries(state);
-            state = if beats {
+            state = if clock_base_ns.is_some() {
                 outside::wait_while(&self.wake, state, BEAT, idle)
             } else {
                 self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner)
@@ -246,12 +247,16 @@ impl SharedQueue {
         }
         state.is_idle = false;
         let gathers = |state: &mut State| !hurries(state);
-        if !beats {
+        let Some(base_ns) = clock_base_ns else {
             return (outside::wait_while(&self.wake, state, GATHER, gathers), None);
-        }
-        let before = outside::now();
+        };
+        let before_ns = outside::time::monotonic_ns();
         let state = outside::wait_while(&self.wake, state, GATHER, gathers);
-        let late = outside::now().saturating_duration_since(before).saturating_sub(GATHER);
+        // Who has waited for nothing was woken by the first record.
+        let woken_ns = state.queued.records.first().filter(|_| was_idle);
+        let woken_ns = woken_ns.map_or(before_ns, |first| first.at_ns().wrapping_add(base_ns).min(before_ns));
+        let late_ns = outside::time::monotonic_ns().saturating_sub(woken_ns);
+        let late = Duration::from_nanos(late_ns).saturating_sub(GATHER);
         (state, Some(late).filter(|late| *late >= LATE))
     }
 }
@@ -279,10 +284,15 @@ impl Output<'_> {
         self.flush()
     }
 
+    /// What the host's clock says at time 0 of the trace, if records say that the process lives.
+    fn clock_base_ns(&self) -> Option<u64> {
+        self.beats.then_some(self.header.monotonic_base_ns)
+    }
+
     /// Adds what the thread itself has to say, if there is a clock and room for it.
     fn note(&self, records: &mut Vec<Waiting>, record: Record<'static>) {
-        if self.beats && !self.is_full() {
-            let at_ns = outside::time::monotonic_ns().wrapping_sub(self.header.monotonic_base_ns);
+        if let Some(base_ns) = self.clock_base_ns().filter(|_| !self.is_full()) {
+            let at_ns = outside::time::monotonic_ns().wrapping_sub(base_ns);
             records.push(Waiting::Value(at_ns, record));
         }
     }

@@ -17,6 +17,15 @@ pub(super) enum Waiting {
     Emitted(u64, u8, Box<[u8]>),
 }
 
+impl Waiting {
+    /// When it was made.
+    pub(super) const fn at_ns(&self) -> u64 {
+        match self {
+            Waiting::Value(at_ns, _) | Waiting::Emitted(at_ns, ..) => *at_ns,
+        }
+    }
+}
+
 /// What waits, and what could not.
 #[derive(Debug, Default)]
 pub(super) struct Queued {

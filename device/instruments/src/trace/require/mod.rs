@@ -87,8 +87,8 @@ impl Requirement {
         }
         let sentence = match (is_met, value == 0.0 && self.quantity == Quantity::RdmaBytes) {
             (false, true) => format!(
-                "{what} is {shown}: nothing moved by RDMA{} (the program used something else, such as TCP, or \
-                 opened no device of pumice)",
+                "{what} is {shown}: nothing moved by RDMA{} (the program used something else, such as TCP, \
+                 or opened no device of pumice)",
                 self.scope.in_words()
             ),
             _ => format!("{what} is {shown}{}", self.scope.in_words()),

@@ -117,8 +117,8 @@ pub struct QuantityInfo {
 }
 
 quantities! {
-    RdmaBytes { "rdma.bytes", ["bytes"], Bytes, "payload that packets of queue pairs carried, sent and received; \
-        what was sent again counts once. A program that uses TCP has 0" }
+    RdmaBytes { "rdma.bytes", ["bytes"], Bytes, "payload that packets of queue pairs carried, sent and \
+        received; what was sent again counts once. A program that uses TCP has 0" }
     RdmaSent { "rdma.sent", [], Bytes, "the part of it that was sent" }
     RdmaReceived { "rdma.received", [], Bytes, "the part of it that was received" }
     RdmaPackets { "rdma.packets", ["packets"], Count, "packets of queue pairs, sent and received" }
@@ -133,13 +133,13 @@ quantities! {
     Retransmissions { "retransmissions", ["retransmission", "retransmits", "retries", "retry"], Count,
         "packets that were sent again" }
     Timeouts { "timeouts", ["timeout"], Count, "acknowledgement timers that expired" }
-    Rnr { "rnr", ["rnr.naks"], Count, "RNR NAKs, sent and received: a message came, and no receive request was \
-        posted" }
-    Drops { "drops", ["drop", "dropped", "losses", "loss"], Count, "packets that were dropped on arrival, and \
-        those that a fault plan lost" }
+    Rnr { "rnr", ["rnr.naks"], Count, "RNR NAKs, sent and received: a message came, and no receive request \
+        was posted" }
+    Drops { "drops", ["drop", "dropped", "losses", "loss"], Count, "packets that were dropped on arrival, \
+        and those that a fault plan lost" }
     Duplicates { "duplicates", ["duplicate"], Count, "requests that came again" }
-    Congestion { "congestion", ["cnp", "cnps", "ecn"], Count, "congestion notifications that came, and packets \
-        that came marked" }
+    Congestion { "congestion", ["cnp", "cnps", "ecn"], Count, "congestion notifications that came, and \
+        packets that came marked" }
     Refusals { "refusals", ["refusal", "refused.calls"], Count, "calls of verbs that were refused" }
     Faults { "faults", ["fault"], Count, "things that rules of a fault plan did" }
     Stalls { "stalls", ["stall"], Count, "times of 20 ms and more in which a process had no processor" }

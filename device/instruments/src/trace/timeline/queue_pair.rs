@@ -287,11 +287,30 @@ impl QpBuilder {
         let first = self.acknowledged.max(self.ended);
         for message in self.qp.messages.iter_mut().skip(first).take(MAX_TOLD) {
             let under_way = message.connection == connection && message.first_packet_ns.is_some();
-            if under_way && message.setbacks.len() < MAX_SETBACKS {
+            if under_way && message.setbacks.len() >= MAX_SETBACKS {
+                message.setbacks.last_mut().into_iter().for_each(|last| prolong(last, at_ns, kind));
+            } else if under_way {
                 let is_own = !is_before(psn, message.psn) && is_before(psn, end_of(message));
                 message.setbacks.push(Setback { at_ns, kind, is_own, silent_since_ns });
             }
         }
+    }
+}
+
+/// A message that keeps no more setbacks has the last one of a kind for longer.
+fn prolong(last: &mut Setback, now_ns: u64, kind: SetbackKind) {
+    match (&mut last.kind, kind) {
+        (
+            SetbackKind::ReceiverNotReady { wait_ns, retries_left },
+            SetbackKind::ReceiverNotReady { wait_ns: more_ns, retries_left: now_left },
+        ) => {
+            *wait_ns = now_ns.saturating_add(more_ns).saturating_sub(last.at_ns);
+            *retries_left = now_left;
+        }
+        (SetbackKind::TimedOut { .. }, SetbackKind::TimedOut { .. })
+        | (SetbackKind::Silence, SetbackKind::Silence)
+        | (SetbackKind::PeerStarved, SetbackKind::PeerStarved) => last.at_ns = now_ns,
+        _ => {}
     }
 }
 

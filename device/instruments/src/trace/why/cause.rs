@@ -112,10 +112,10 @@ causes! {
         shortens the wait" }
     PeerPollsLate { "peer-polls-late", PeerProgram, "RNR NAKs, and completions of receives that the peer had \
         not polled", "let the peer poll its receives more often, and post them again at once" }
-    PollsLate { "polls-late", Program, "a completion, and the poll that found it later", "poll more often, or \
-        wait for completion events in a thread of its own" }
-    Unsignaled { "unsignaled", Program, "the post of a request without a completion of its own", "signal more \
-        often: unsignaled requests are over with the next signaled one of their queue pair" }
+    PollsLate { "polls-late", Program, "a completion, and the poll that found it later", "poll more often, \
+        or wait for completion events in a thread of its own" }
+    Unsignaled { "unsignaled", Program, "the post of a request without a completion of its own", "signal \
+        more often: unsignaled requests are over with the next signaled one of their queue pair" }
     SendQueueFull { "send-queue-full", Program, "posts that were refused because the send queue was full, or \
         as many requests under way as it has room for", "make the send queue deeper (max_send_wr), or poll \
         completions before the queue is full" }
@@ -129,8 +129,8 @@ causes! {
     LinkRate { "link-rate", Network, "the rate of the link, and the bytes of the message", "give the link a \
         higher rate, or send less" }
     SwitchQueue { "switch-queue", Network, "the rate of a link, and packets that took longer than their own \
-        bytes, or did not arrive", "send less at once: packets of others were before these in the queue of the \
-        link or the switch" }
+        bytes, or did not arrive", "send less at once: packets of others were before these in the queue of \
+        the link or the switch" }
     Congestion { "congestion", Network, "congestion notifications (CNP) that came, and the rate or window \
         after them", "send less at once, or through less crowded ports: a switch marked packets (ECN)" }
     DeviceEvent { "device-event", OwnDevice, "something that a plan made happen to the device", "" }
@@ -148,8 +148,8 @@ causes! {
     PeerDevice { "peer-device", PeerDevice, "the arrival of the request and the leave of its answer", "see \
         what the peer's process did meanwhile" }
     Network { "network", Network, "packets that went and came", "" }
-    Beyond { "beyond", Beyond, "packets that went and came at this end", "record the peer as well (pumice run \
-        --trace), and give both traces: then network and peer are told apart" }
+    Beyond { "beyond", Beyond, "packets that went and came at this end", "record the peer as well (pumice \
+        run --trace), and give both traces: then network and peer are told apart" }
     OwnDevice { "own-device", OwnDevice, "a request that waited to be sent", "see the states and repetitions \
         of the queue pair before" }
     ProgramIdle { "program-idle", Program, "a time in which no request was under way", "" }
@@ -208,8 +208,8 @@ impl Cause {
     pub fn remedy(&self) -> Option<String> {
         match &self.rule {
             Some(rule) => Some(format!(
-                "nothing in the network, at the peer or in the program, since it was injected: leave the rule \
-                 \"{rule}\" out, or see how the program bears it"
+                "nothing in the network, at the peer or in the program, since it was injected: leave the \
+                 rule \"{rule}\" out, or see how the program bears it"
             )),
             None => Some(self.kind.remedy().to_owned()).filter(|remedy| !remedy.is_empty()),
         }

@@ -8,8 +8,8 @@ use super::FLUSHED;
 use super::cause::{Cause, CauseKind};
 use super::clues::{Clues, cause_of};
 use super::judge::{Judge, Judgement};
-use super::loss::Arrows;
-use super::story::{MessageIndex, Story};
+use super::loss::{Arrows, MessageIndex};
+use super::story::Story;
 use super::times::duration_ns;
 use super::words::time;
 use crate::trace::fault_detail::FaultWhat;
@@ -44,6 +44,8 @@ pub struct Group {
     pub at_ns: u64,
     /// How long it held messages up, all together; times that overlap count once.
     pub ns: u64,
+    /// The longest of these times.
+    pub longest_ns: u64,
 }
 
 /// All causes of a run, the most telling first.
@@ -61,6 +63,23 @@ pub struct Causes {
     pub messages: u64,
     /// Some messages were not judged: there are too many. Their causes may have more effects.
     pub is_cut: bool,
+}
+
+impl Group {
+    /// What it counts among others: of two that have one time, the one goes first that says why.
+    fn weight_ns(&self) -> u64 {
+        match self.cause.kind {
+            // A sentence of the log has no time, and says more than where time went.
+            CauseKind::Logged => IDLE_NS,
+            // Both ends of a wait show it: the program that polls late, and what it cannot do meanwhile.
+            CauseKind::SendQueueFull | CauseKind::ReadDepth => self.ns.saturating_mul(2),
+            CauseKind::ReceivePolledLate => self.ns / 2,
+            // A busy host stalls all for some ms again and again; one long stall is another thing.
+            CauseKind::Scheduler => self.longest_ns,
+            kind if kind.is_ordinary() => self.ns / 4,
+            _ => self.ns,
+        }
+    }
 }
 
 /// A group that is being put together.
@@ -94,20 +113,9 @@ impl Causes {
             })
             .collect();
         let rank = |group: &Group| {
-            let is_ordinary = group.cause.kind.is_ordinary();
             let planned = group.cause.rule.is_some();
             let first_failure = if group.failed > 0 { group.at_ns } else { 0 };
-            // A sentence of the log has no time, and says more than where time went.
-            let is_silent = group.cause.kind != CauseKind::Logged;
-            (
-                group.failed == 0,
-                first_failure,
-                !planned,
-                is_ordinary,
-                Reverse(group.ns),
-                is_silent,
-                group.at_ns,
-            )
+            (group.failed == 0, first_failure, !planned, Reverse(group.weight_ns()), group.at_ns)
         };
         groups.sort_by_key(rank);
         let (mut kept, mut others) = (Vec::new(), 0);
@@ -200,8 +208,9 @@ fn add(
 impl Builder {
     fn finish(mut self, story: Option<Story>) -> Group {
         let ns = union_ns(&mut self.stretches);
+        let longest_ns = self.stretches.iter().map(|(from, to)| to.saturating_sub(*from)).max().unwrap_or(0);
         let Builder { cause, effects, failed, at_ns, .. } = self;
-        Group { cause, story, others: effects.saturating_sub(1), failed, at_ns, ns }
+        Group { cause, story, others: effects.saturating_sub(1), failed, at_ns, ns, longest_ns }
     }
 
     /// Whether it has most of a stretch of time.
@@ -270,10 +279,9 @@ fn full_queues(process: usize, one: &TimelineProcess, builders: &mut Vec<Builder
             count += 1;
         }
         let sentence = format!(
-            "{} was refused {count} times in {}: {}",
+            "the send queue was full: {} was refused with ENOMEM {count} times in {}",
             first.call,
-            time(last_ns.saturating_sub(first.at_ns)),
-            first.why.trim_end_matches('.')
+            time(last_ns.saturating_sub(first.at_ns))
         );
         let cause = Cause::new(CauseKind::SendQueueFull, process, sentence);
         let stretches = vec![(first.at_ns, last_ns)];
@@ -296,8 +304,8 @@ fn late_receives(process: usize, one: &TimelineProcess, builders: &mut Vec<Build
                 continue;
             }
             let sentence = format!(
-                "the completion of receive request wr_id {:#x} of QP {:#x} ({} {}, tag {}) was there at {}, and \
-                 the program polled it {} later",
+                "the completion of receive request wr_id {:#x} of QP {:#x} ({} {}, tag {}) was there at {}, \
+                 and the program polled it {} later",
                 receive.wr_id,
                 qp.qpn,
                 one.header.program,

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use crate::trace::timeline::{Message, Packet, PacketIndex, QueuePair, Timeline};
 
+/// Where a message is: the indices of its process, of its queue pair, and of the message there.
+pub(super) type MessageIndex = (usize, usize, usize);
+
 /// What became of a message's packets, and of the answers to them, before something was noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case", tag = "what")]
@@ -34,6 +37,11 @@ pub enum Fate {
     AnswerLost {
         /// It was a response of a READ or an atomic, and no acknowledgement.
         is_response: bool,
+        /// Its PSN.
+        psn: u32,
+    },
+    /// A packet of it arrived later than that.
+    OnTheWay {
         /// Its PSN.
         psn: u32,
     },
@@ -116,7 +124,7 @@ impl<'a> Owner<'a> {
             let arrived = arrived.and_then(|process| process.queue_pairs.get(arrival.queue_pair));
             let arrived = arrived.and_then(|qp| qp.packets.get(arrival.packet));
             match arrived {
-                Some(arrived) if arrived.at_ns > before_ns => return Some(Fate::NoAnswer),
+                Some(arrived) if arrived.at_ns > before_ns => return Some(Fate::OnTheWay { psn }),
                 Some(arrived) if arrived.is_dropped => return Some(Fate::PacketDropped { psn }),
                 _ => {}
             }

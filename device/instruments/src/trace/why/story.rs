@@ -6,14 +6,14 @@ use pumice_transport::types::{SendOpcode, WcStatus};
 
 use super::cause::Cause;
 use super::judge::Judge;
-use super::loss::{Fate, Owner};
+use super::loss::{Fate, MessageIndex, Owner};
 use super::split::{Share, shares};
-use super::times::{Part, duration_ns, parts};
+use super::times::{Part, PartKind, duration_ns, parts};
 use super::words;
 use crate::trace::timeline::{Message, MomentKind, QueuePair, Setback, SetbackKind, Timeline};
 
-/// Where a message is: the indices of its process, of its queue pair, and of the message there.
-pub(super) type MessageIndex = (usize, usize, usize);
+/// A part of the time is worth a remedy if it is at least this share: one in so many.
+const REMEDY_SHARE: u64 = 4;
 
 /// Where the time of one message went.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -99,7 +99,7 @@ impl Story {
         };
         story.tell_setbacks(&owner, message);
         story.tell_failure(qp, message);
-        story.remedies = words::remedies(&story, message);
+        story.remedies = remedies(&story, message);
         Some(story)
     }
 
@@ -151,8 +151,8 @@ impl Story {
     pub(super) fn told(&self, others: &str) -> String {
         let Story { message, wr_id, operation, bytes, qpn, program, process, tag, .. } = self;
         let mut text = format!(
-            "Request {message} of QP {qpn:#x} ({program} {process}, tag {tag}; wr_id {wr_id:#x}, {operation} of \
-             {bytes} B, posted at {})",
+            "Request {message} of QP {qpn:#x} ({program} {process}, tag {tag}; wr_id {wr_id:#x}, {operation} \
+             of {bytes} B, posted at {})",
             words::time(self.posted_ns)
         );
         let took = words::time(self.duration_ns);
@@ -185,6 +185,25 @@ impl Story {
         }
         text
     }
+}
+
+/// What to change: about the cause, the timer, and the status.
+fn remedies(story: &Story, message: &Message) -> Vec<String> {
+    let mut remedies: Vec<String> = story.cause.remedy().into_iter().collect();
+    let timeout = message.setbacks.iter().find_map(|setback| match setback.kind {
+        SetbackKind::TimedOut { timeout, .. } => Some(timeout),
+        _ => None,
+    });
+    let waited = story.parts.iter().filter(|part| part.kind == PartKind::Timeout);
+    let waited = waited.into_iter().any(|part| words::is_share(part.ns, story.duration_ns, REMEDY_SHARE));
+    if let Some(timeout) = timeout.filter(|timeout| waited && (1..32).contains(timeout)) {
+        let now = words::time(4096_u64 << timeout);
+        remedies.push(format!("a smaller `timeout` (now {timeout}: {now} at least) notices a loss sooner"));
+    }
+    if story.cause.rule.is_none() {
+        remedies.extend(words::of_status(story.status.as_deref()).map(str::to_owned));
+    }
+    remedies
 }
 
 /// Whether a request had not ended at a time.

@@ -1,14 +1,10 @@
 //! A story in words.
 
 use super::loss::Fate;
-use super::story::Story;
-use super::times::PartKind;
-use crate::trace::timeline::{Message, Setback, SetbackKind};
+use crate::trace::timeline::{Setback, SetbackKind};
 
 /// A part of the time is told if it is at least this share of it: one in so many.
 const TOLD_SHARE: u64 = 20;
-/// It is worth a remedy if it is at least this share: one in so many.
-const REMEDY_SHARE: u64 = 4;
 
 /// A time with a unit that fits it.
 pub(in crate::trace) fn time(ns: u64) -> String {
@@ -67,7 +63,8 @@ fn lost(fate: Fate) -> String {
         Fate::AnswerLost { is_response, .. } => {
             format!("its packets had arrived, and the peer's {} did not", answer(is_response))
         }
-        Fate::NoAnswer => "its packets were on their way or at the peer, which had not answered".to_owned(),
+        Fate::OnTheWay { psn } => format!("its packet with PSN {psn} was still on its way"),
+        Fate::NoAnswer => "its packets had arrived, and the peer had not answered".to_owned(),
         Fate::Unknown => "a packet or its answer was lost; the peer's trace would tell which".to_owned(),
     }
 }
@@ -76,26 +73,8 @@ const fn answer(is_response: bool) -> &'static str {
     if is_response { "response" } else { "acknowledgement" }
 }
 
-/// What to change: about the cause, the timer, and the status.
-pub(super) fn remedies(story: &Story, message: &Message) -> Vec<String> {
-    let mut remedies: Vec<String> = story.cause.remedy().into_iter().collect();
-    let timeout = message.setbacks.iter().find_map(|setback| match setback.kind {
-        SetbackKind::TimedOut { timeout, .. } => Some(timeout),
-        _ => None,
-    });
-    let waited = story.parts.iter().filter(|part| part.kind == PartKind::Timeout);
-    let waited = waited.into_iter().any(|part| is_share(part.ns, story.duration_ns, REMEDY_SHARE));
-    if let Some(timeout) = timeout.filter(|timeout| waited && (1..32).contains(timeout)) {
-        let now = time(4096_u64 << timeout);
-        remedies.push(format!("a smaller `timeout` (now {timeout}: {now} at least) notices a loss sooner"));
-    }
-    if story.cause.rule.is_none() {
-        remedies.extend(of_status(story.status.as_deref()).map(str::to_owned));
-    }
-    remedies
-}
-
-fn of_status(status: Option<&str>) -> Option<&'static str> {
+/// What to change about a status.
+pub(super) fn of_status(status: Option<&str>) -> Option<&'static str> {
     match status? {
         "RETRY_EXC_ERR" => {
             Some("see whether the peer lives, is in RTR and can be reached; else raise retry_cnt")
@@ -114,7 +93,7 @@ fn of_status(status: Option<&str>) -> Option<&'static str> {
     }
 }
 
-const fn is_share(ns: u64, of_ns: u64, share: u64) -> bool {
+pub(super) const fn is_share(ns: u64, of_ns: u64, share: u64) -> bool {
     ns > 0 && ns >= of_ns / share
 }
 

@@ -76,8 +76,8 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// What a plan had happen to the device or to the peer's in a stretch of time that held the message up, or
-    /// ended it with a status.
+    /// What a plan had happen to the device or to the peer's in a stretch of time that held the message up,
+    /// or ended it with a status.
     pub(super) fn of_incident(&self, case: &Case<'a>, span: (u64, u64), status: Option<u8>) -> Option<Cause> {
         let touches = |fact: &FaultFact| match fact.what {
             FaultWhat::Partition => status.is_none_or(|status| status == RETRIES_USED_UP),

@@ -2,8 +2,8 @@
 
 use super::super::cause::{Cause, CauseKind};
 use super::super::clues::cause_of;
-use super::super::loss::{Fate, Owner};
-use super::super::times::Span;
+use super::super::loss::Fate;
+use super::super::times::{PartKind, Span};
 use super::super::words::time;
 use super::{Case, Judge, REACH, needs_response};
 use crate::trace::fault_detail::FaultWhat;
@@ -53,16 +53,20 @@ impl<'a> Judge<'a> {
             Some(Fate::AnswerLostByPlan { is_response, psn } | Fate::AnswerLost { is_response, psn }) => {
                 self.lost_answer(case, is_response, psn, at_ns)
             }
-            Some(Fate::NoAnswer) => {
-                let peer = case.owner.peer();
-                let delayed = peer.and_then(|peer| self.of_answers(case, peer, at_ns));
-                delayed.unwrap_or_else(|| {
-                    plan(
-                        CauseKind::PeerSilent,
-                        "its packets were on their way or at the peer, which had not answered",
-                    )
-                })
-            }
+            Some(Fate::OnTheWay { psn }) => self.slow_path(case, at_ns).unwrap_or_else(|| {
+                let sentence =
+                    format!("its packet with PSN {psn} was on its way for longer than the timer waits");
+                Cause::new(CauseKind::Network, process, sentence)
+            }),
+            Some(Fate::NoAnswer) => match self.of_answers(case, at_ns) {
+                Some(cause) if matches!(cause.kind, CauseKind::AckLost | CauseKind::ResponseLost) => {
+                    let is_response = cause.kind == CauseKind::ResponseLost;
+                    self.lost_answer(case, is_response, case.message.psn, at_ns)
+                }
+                known => known.or_else(|| self.slow_path(case, at_ns)).unwrap_or_else(|| {
+                    plan(CauseKind::PeerSilent, "its packets had arrived, and the peer had not answered")
+                }),
+            },
             Some(Fate::Unknown) | None => plan(
                 CauseKind::LossUnknown,
                 "a packet or its answer was lost or late; the peer's trace would tell which",
@@ -70,8 +74,16 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// The rate of the link, or congestion, is why no answer has come before a time.
+    fn slow_path(&self, case: &Case<'a>, at_ns: u64) -> Option<Cause> {
+        let from_ns = case.message.first_packet_ns.unwrap_or(case.message.posted_ns);
+        let span = Span { kind: PartKind::Network, from_ns, to_ns: at_ns.max(from_ns), setback: None };
+        self.congestion(case, &span).or_else(|| self.rate(case, &span))
+    }
+
     /// What a plan did to answers of the peer's before a time.
-    pub(super) fn of_answers(&self, case: &Case<'a>, peer: Owner<'a>, at_ns: u64) -> Option<Cause> {
+    pub(super) fn of_answers(&self, case: &Case<'a>, at_ns: u64) -> Option<Cause> {
+        let peer = case.owner.peer()?;
         let side = (peer.qp()?.ordinal, 1);
         let from_ns = case.message.first_packet_ns.unwrap_or(case.message.posted_ns);
         let kinds = [
@@ -94,7 +106,7 @@ impl<'a> Judge<'a> {
             true => (CauseKind::ResponseLost, "response"),
             false => (CauseKind::AckLost, "acknowledgement (ACK)"),
         };
-        let planned = case.owner.peer().and_then(|peer| self.of_answers(case, peer, at_ns));
+        let planned = self.of_answers(case, at_ns);
         if let Some(planned) = planned.as_ref().and_then(|cause| cause.rule.as_deref()) {
             let did =
                 format!("lost the peer's {what} with PSN {psn}: the packets of the request had arrived");
@@ -112,8 +124,7 @@ impl<'a> Judge<'a> {
     }
 
     pub(super) fn of_answers_kind(&self, case: &Case<'a>, at_ns: u64) -> Option<CauseKind> {
-        let peer = case.owner.peer()?;
-        self.of_answers(case, peer, at_ns).map(|cause| cause.kind)
+        self.of_answers(case, at_ns).map(|cause| cause.kind)
     }
 
     /// A request packet did not arrive, and no plan is known to have lost it.

@@ -11,12 +11,11 @@ use pumice_transport::types::SendOpcode;
 
 use super::cause::{Cause, CauseKind};
 use super::clues::{Clues, Lasting, cause_of};
-use super::loss::{Arrows, Owner};
-use super::story::MessageIndex;
+use super::loss::{Arrows, MessageIndex, Owner};
 use super::times::{PartKind, Span, duration_ns, spans};
 use super::words::time;
 use crate::trace::fault_detail::FaultWhat;
-use crate::trace::timeline::{Message, QueuePair, Timeline, TimelineProcess};
+use crate::trace::timeline::{Message, QueuePair, SetbackKind, Timeline, TimelineProcess};
 
 /// How far one message's cause is followed to another's.
 const DEPTH: u8 = 32;
@@ -49,6 +48,19 @@ struct Case<'a> {
     qp: &'a QueuePair,
     message: &'a Message,
     end_ns: u64,
+}
+
+impl Case<'_> {
+    /// Whether the peer had no receive request before and after a stretch of time.
+    fn is_refused_in(&self, span: &Span) -> bool {
+        let mut refused = self
+            .message
+            .setbacks
+            .iter()
+            .filter(|one| one.is_own && matches!(one.kind, SetbackKind::ReceiverNotReady { .. }));
+        let first = refused.next().is_some_and(|one| one.at_ns <= span.from_ns);
+        first && refused.next_back().is_some_and(|one| one.at_ns >= span.to_ns)
+    }
 }
 
 impl<'a> Judge<'a> {
@@ -85,7 +97,10 @@ impl<'a> Judge<'a> {
         let mut all: Vec<Judgement> = Vec::new();
         for span in spans(case.message, case.end_ns) {
             let (cause, ns) = self.of_span(case, &span, depth);
-            let stretch = (span.from_ns, span.to_ns);
+            // Of a stall, only so much is known.
+            let from_ns =
+                if cause.kind == CauseKind::Scheduler { span.to_ns.saturating_sub(ns) } else { span.from_ns };
+            let stretch = (from_ns, span.to_ns);
             match all.iter_mut().find(|one| one.cause.is_same(&cause)) {
                 Some(one) => {
                     one.ns = one.ns.saturating_add(ns);
@@ -134,6 +149,7 @@ impl<'a> Judge<'a> {
                 let sentence = format!("the peer's process had no processor for {}", time(span.ns()));
                 Cause::new(CauseKind::PeerStarved, process, sentence)
             }
+            PartKind::Network if case.is_refused_in(span) => self.of_receiver(case, span, depth),
             PartKind::Network => self.of_network(case, span),
             PartKind::Completion => self.of_completion(case, span, depth),
             PartKind::Poll => {
@@ -142,21 +158,22 @@ impl<'a> Judge<'a> {
                 Cause::new(CauseKind::PollsLate, process, sentence)
             }
         };
-        (self.or_scheduler(case, span, cause), span.ns())
+        self.or_scheduler(case, span, cause)
     }
 
-    /// A process without a processor is the cause of what would else be its program's, or nobody's.
-    fn or_scheduler(&self, case: &Case<'a>, span: &Span, cause: Cause) -> Cause {
-        let is_open = cause.kind.is_ordinary() || cause.kind == CauseKind::PollsLate;
+    /// A process without a processor is the cause of what would else be its program's, or of no known cause.
+    fn or_scheduler(&self, case: &Case<'a>, span: &Span, cause: Cause) -> (Cause, u64) {
+        let is_open = cause.kind.is_ordinary()
+            || matches!(cause.kind, CauseKind::PollsLate | CauseKind::PeerSilent | CauseKind::LossUnknown);
         if cause.rule.is_some() || !is_open {
-            return cause;
+            return (cause, span.ns());
         }
         let stretch = (span.from_ns, span.to_ns);
         let peer = case.owner.peer().map_or(case.index.0, |peer| peer.process);
         let longest = [case.index.0, peer].map(|process| (self.clues.stalled_ns(process, stretch), process));
         let (ns, process) = longest.into_iter().max().unwrap_or((0, case.index.0));
         if ns < span.ns() / 2 || ns == 0 {
-            return cause;
+            return (cause, span.ns());
         }
         let name = self.timeline.processes.get(process).map(|one| &one.header);
         let name = name.map_or_else(String::new, |header| format!("{} {}", header.program, header.process));
@@ -165,7 +182,7 @@ impl<'a> Judge<'a> {
              so much later than it meant to",
             time(ns)
         );
-        Cause::new(CauseKind::Scheduler, process, sentence)
+        (Cause::new(CauseKind::Scheduler, process, sentence), ns)
     }
 }
 

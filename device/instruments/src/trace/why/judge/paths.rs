@@ -7,9 +7,9 @@ use super::super::clues::cause_of;
 use super::super::times::Span;
 use super::super::words::time;
 use super::waits::window;
-use super::{Case, Judge};
+use super::{Case, Judge, REACH};
 use crate::trace::fault_detail::FaultWhat;
-use crate::trace::timeline::{CongestionKind, FaultFact, SetbackKind};
+use crate::trace::timeline::{CongestionKind, FaultFact, Message, SetbackKind};
 
 /// Congestion is remembered for so long.
 const CONGESTED_NS: u64 = 20_000_000;
@@ -94,8 +94,8 @@ impl<'a> Judge<'a> {
                 CauseKind::Congestion,
                 process,
                 format!(
-                    "congestion: {cnps} notifications (CNP) came, because a switch had marked packets (ECN), and \
-                 {slowed}"
+                    "congestion: {cnps} notifications (CNP) came, because a switch had marked packets (ECN), \
+                 and {slowed}"
                 ),
             ),
         })
@@ -127,16 +127,28 @@ impl<'a> Judge<'a> {
             ));
         }
         // Packets before it, of this queue pair or of others, were in the queue.
-        let way_ns = case.owner.on_the_way_ns(message).unwrap_or(span.ns());
-        let waits = way_ns >= span.ns() / 2 && way_ns > own_ns.saturating_mul(4) && way_ns > 50_000;
-        waits.then(|| {
+        let ahead_ns = u128::from(ahead_bytes(case)) * 8_000_000_000 / u128::from(rate.max(1));
+        let ahead_ns = u64::try_from(ahead_ns).unwrap_or(u64::MAX);
+        let way_ns = case.owner.on_the_way_ns(message).unwrap_or(0);
+        let is_long = way_ns >= span.ns() / 2 && way_ns > own_ns.saturating_mul(4) && way_ns > 50_000;
+        (is_long || ahead_ns.saturating_mul(3) >= span.ns()).then(|| {
             let what = if switches.is_empty() { "the queue of" } else { "a queue of" };
-            Cause::new(CauseKind::SwitchQueue, process, format!(
-                "its packets waited behind others in {what} {name}: they were on their way for {}, and need {} \
-                 alone",
-                time(way_ns),
-                time(own_ns)
-            ))
+            let sentence = format!(
+                "its packets waited behind others in {what} {name}: they need {} alone, and those of its \
+                 queue pair before them {}",
+                time(own_ns),
+                time(ahead_ns)
+            );
+            Cause::new(CauseKind::SwitchQueue, process, sentence)
         })
     }
+}
+
+/// Bytes of earlier requests of the queue pair that were under way when this one was posted.
+fn ahead_bytes(case: &Case<'_>) -> u64 {
+    let number = case.index.2;
+    let earlier = case.qp.messages.get(number.saturating_sub(REACH)..number).unwrap_or_default();
+    let over_ns = |one: &Message| one.acknowledged_ns.or(one.end.map(|end| end.at_ns)).unwrap_or(u64::MAX);
+    let open = earlier.iter().filter(|one| over_ns(one) > case.message.posted_ns);
+    open.map(|one| u64::from(one.bytes) + u64::from(one.packets.max(1)) * HEADER_BYTES).sum()
 }

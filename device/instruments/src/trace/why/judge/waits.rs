@@ -2,7 +2,7 @@
 
 use super::super::cause::{Cause, CauseKind};
 use super::super::clues::cause_of;
-use super::super::story::MessageIndex;
+use super::super::loss::MessageIndex;
 use super::super::times::Span;
 use super::super::words::time;
 use super::{Case, Judge, REACH, needs_response};
@@ -63,14 +63,14 @@ impl<'a> Judge<'a> {
                 return cause;
             }
         }
-        let naks = case.message.setbacks.iter();
-        let naks = naks.filter(|one| matches!(one.kind, SetbackKind::ReceiverNotReady { .. })).count();
-        let refused = format!("the peer had no receive request for it ({naks} RNR NAKs)");
         let first_ns = case.message.setbacks.iter().find_map(|one| match one.kind {
             SetbackKind::ReceiverNotReady { .. } => Some(one.at_ns),
             _ => None,
         });
         let first_ns = first_ns.unwrap_or(span.from_ns);
+        let over_ns = case.message.acknowledged_ns.unwrap_or(case.end_ns);
+        let naks = case.qp.rnr_naks_ns.iter().filter(|at_ns| (first_ns..=over_ns).contains(*at_ns)).count();
+        let refused = format!("the peer had no receive request for it ({naks} RNR NAKs)");
         let Some(peer) = case.owner.peer().and_then(|peer| peer.qp()) else {
             return Cause::new(
                 CauseKind::NoReceive,
@@ -83,8 +83,10 @@ impl<'a> Judge<'a> {
             one.end.at_ns <= first_ns && waits
         });
         let oldest = unpolled.map(|one| (one.end.at_ns, one.polled_ns)).min();
-        if let Some((ended_ns, polled_ns)) = oldest {
-            let late_ns = polled_ns.unwrap_or(case.end_ns).saturating_sub(ended_ns);
+        let wait_ns = over_ns.saturating_sub(first_ns);
+        let late = oldest.map(|(ended_ns, polled_ns)| polled_ns.unwrap_or(over_ns).saturating_sub(ended_ns));
+        // A poll that comes soon is none that holds the sender up.
+        if let Some(late_ns) = late.filter(|late_ns| *late_ns >= wait_ns / 2) {
             let sentence = format!(
                 "{refused}: its program polled slowly, the completion of an earlier receive waited {}",
                 time(late_ns)
@@ -163,8 +165,8 @@ fn read_depth(case: &Case<'_>, span: &Span) -> Option<Cause> {
         return None;
     }
     let sentence = format!(
-        "{sent} READs or atomics were under way, and max_rd_atomic of the queue pair is {reads} (read depth): \
-         it waited {} until one was answered",
+        "{sent} READs or atomics were under way, and max_rd_atomic of the queue pair is {reads} (read \
+         depth): it waited {} until one was answered",
         time(span.ns())
     );
     Some(Cause::new(CauseKind::ReadDepth, case.index.0, sentence))
