@@ -182,7 +182,9 @@ fn pumice_hang_names_the_circle_of_two_programs_at_once() {
         let output = hang(&["--json", "--svg", &svg, "--dot", &dot]);
         let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let verdicts = found["verdicts"].as_array().expect("a list");
-        if let Some(circle) = verdicts.iter().find(|one| one["is_circle"] == true && one["is_certain"] == true) {
+        if let Some(circle) =
+            verdicts.iter().find(|one| one["is_circle"] == true && one["is_certain"] == true)
+        {
             assert_eq!(output.status.code(), Some(1));
             assert!(circle["sentence"].as_str().unwrap().contains("wait for each other"), "{circle}");
             assert_eq!(circle["processes"].as_array().unwrap().len(), 2);
@@ -197,11 +199,14 @@ fn pumice_hang_names_the_circle_of_two_programs_at_once() {
     assert!(text.starts_with("hang: process ") && text.contains("polls completion queue"), "{text}");
     // As another host would say it.
     let file = folder.join("other.json");
-    let other = serde_json::json!({"host": "elsewhere", "before": found["before"], "processes": found["processes"]});
+    let other =
+        serde_json::json!({"host": "elsewhere", "before": found["before"], "processes": found["processes"]});
     fs::write(&file, other.to_string()).unwrap();
     let both = String::from_utf8(hang(&["--with", &file.to_string_lossy()]).stdout).unwrap();
     assert!(both.contains(" on elsewhere"), "{both}");
     fs::write(&file, "{}").unwrap();
     let refused = hang(&["--with", &file.to_string_lossy()]);
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("pumice hang --json"));
+    assert!(
+        !refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("pumice hang --json")
+    );
 }

@@ -82,7 +82,6 @@ fn read(file: &Path) -> Result<Looks, CommandError> {
 }
 
 fn save(file: &Path, picture: &str) -> Result<(), CommandError> {
-    fs::write(file, picture).map_err(|error| {
-        CommandError::Failed(format!("{} cannot be written: {error}", file.display()))
-    })
+    fs::write(file, picture)
+        .map_err(|error| CommandError::Failed(format!("{} cannot be written: {error}", file.display())))
 }

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use pumice_device::profile::BUILT_IN;
 use pumice_device::findings::Level;
+use pumice_device::profile::BUILT_IN;
 use pumice_device::settings::{self, Marks, record};
 
 /// What `pumice run --check` and `pumice check` look for, and where they report it.
@@ -221,7 +221,7 @@ pub(crate) struct RunOptions {
           default_missing_value = "ulimit")]
     pub(crate) memlock: Option<String>,
     /// Say what the program waits for in vain after this time, as in 5s, and why; 0 turns it off [default: 2s;
-    /// virtual time in a world]
+    /// in a world 0, and the time is the world's]
     #[arg(long, value_name = "TIME")]
     pub(crate) hang_after: Option<String>,
     #[command(flatten)]

@@ -53,7 +53,8 @@ fn inspect_all(
     patience: Duration,
     looks: bool,
 ) -> Result<Vec<Inspected>, ShareError> {
-    let all = answers(port, folder, patience, &Inspection { looks, ..Inspection::new(&|_| true, MAX_PAGES) })?;
+    let all =
+        answers(port, folder, patience, &Inspection { looks, ..Inspection::new(&|_| true, MAX_PAGES) })?;
     Ok(all.into_iter().map(|(sharer, known)| Inspected { sharer, objects: known.objects }).collect())
 }
 

@@ -76,8 +76,8 @@ pub struct ConnectView {
     pub for_ms: u64,
 }
 
-/// Tells what is known of the waits of a device. It is given whether another process asks for a new look at the
-/// threads, and is called under the engine's lock.
+/// Tells what is known of the waits of a device. It is given whether another process asks for a new look at
+/// the threads, and is called under the engine's lock.
 pub type TellsWaits = Arc<dyn Fn(bool) -> Option<WaitsView> + Send + Sync>;
 
 /// What a process knows of its waits.
@@ -117,7 +117,9 @@ impl WaitsView {
     /// Whether no thread can go on by itself: each waits for completions, for connections, or for another
     /// thread.
     pub fn is_closed(&self) -> bool {
-        self.threads_left_out == 0 && !self.threads.is_empty() && self.threads.iter().all(|thread| thread.also.is_none() && thread.doing.is_closed())
+        self.threads_left_out == 0
+            && !self.threads.is_empty()
+            && self.threads.iter().all(|thread| thread.also.is_none() && thread.doing.is_closed())
     }
 }
 
@@ -153,7 +155,8 @@ mod tests {
             also: None,
             stack: vec!["\"".repeat(1000); 100],
         };
-        let view = WaitsView { threads: vec![thread; 40], vain: vec!["x".repeat(999); 99], ..WaitsView::default() };
+        let view =
+            WaitsView { threads: vec![thread; 40], vain: vec!["x".repeat(999); 99], ..WaitsView::default() };
         let view = view.clipped();
         assert_eq!((view.threads.len(), view.threads_left_out), (MAX_WAITS, 24));
         assert!(serde_json::to_vec(&view).unwrap().len() < super::super::MAX_PAGE_BYTES);
@@ -163,7 +166,13 @@ mod tests {
     #[test]
     fn threads_that_may_go_on_by_themselves_are_told_apart() {
         let of = |doing| WaitsView {
-            threads: vec![ThreadView { thread: 1, name: String::new(), doing, also: None, stack: Vec::new() }],
+            threads: vec![ThreadView {
+                thread: 1,
+                name: String::new(),
+                doing,
+                also: None,
+                stack: Vec::new(),
+            }],
             ..WaitsView::default()
         };
         assert!(of(DoingView::Polls { cqs: vec![1] }).is_closed());

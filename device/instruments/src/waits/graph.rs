@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use pumice_events::inspect::{Collected, DoingView, PeerView, QpView, ThreadView, WaitsView};
 use serde::{Deserialize, Serialize};
 
+use super::verdicts::verdicts;
 use super::words::{self, counted};
 
 /// A process as it stands.
@@ -66,9 +67,8 @@ impl Standing {
     /// Whether the process looks at its threads when it is asked to, and has not done so since `before`.
     pub fn has_to_look(&self, before: &[Standing]) -> bool {
         let looks = |one: &Standing| Some(one.objects.as_ref()?.waits.as_ref()?.looks);
-        let is_own = |other: &&Standing| {
-            (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index)
-        };
+        let is_own =
+            |other: &&Standing| (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index);
         let then = before.iter().find(is_own).and_then(looks).unwrap_or_default();
         looks(self).is_some_and(|now| now <= then)
     }
@@ -76,7 +76,7 @@ impl Standing {
 
 impl Why {
     /// Whether nothing that the peer waits for could end it.
-    const fn is_root(self) -> bool {
+    pub(super) const fn is_root(self) -> bool {
         matches!(
             self,
             Why::Told
@@ -147,15 +147,6 @@ pub fn graph(before: &[Standing], now: &[Standing]) -> Graph {
     Graph { waits, verdicts }
 }
 
-impl Graph {
-    /// What holds the process at a position of the list that the graph was made of, and its own wait.
-    pub fn verdict_of(&self, now: &[Standing], process: usize) -> Option<(&Wait, Verdict)> {
-        let way = follow(&self.waits, process, &mut Vec::new(), &mut vec![false; now.len()])?;
-        let first = way.waits.first().copied()?;
-        Some((first, said(now, &way)))
-    }
-}
-
 struct Looked<'a> {
     before: &'a [Standing],
     now: &'a [Standing],
@@ -201,10 +192,13 @@ impl<'a> Looked<'a> {
     /// Whether nothing has happened to a queue pair since the look before.
     fn is_still(&self, process: usize, qp: &QpView) -> bool {
         let Some(own) = self.now.get(process) else { return false };
-        let is_own = |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
+        let is_own =
+            |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
         let before = self.before.iter().find(is_own).and_then(|other| other.objects.as_ref());
         let known = before.and_then(|objects| objects.qps.iter().find(|other| other.qpn == qp.qpn));
-        known.is_some_and(|other| (other.posted, other.ended, other.received) == (qp.posted, qp.ended, qp.received))
+        known.is_some_and(|other| {
+            (other.posted, other.ended, other.received) == (qp.posted, qp.ended, qp.received)
+        })
     }
 
     fn other_end(&self, from: usize, peer: &PeerView) -> OtherEnd<'a> {
@@ -259,7 +253,8 @@ impl<'a> Looked<'a> {
                     let said = format!("{number} of {name} is in {state}: it receives from RTR on");
                     (Some(index), Why::NotReady, said)
                 } else if other.state == "ERR" {
-                    let because = other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    let because =
+                        other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                     (Some(index), Why::Failed, format!("{number} of {name} has failed{because}"))
                 } else if has_no_receive(qp, other) {
                     let naks = counted(qp.rnr_naks_received, "RNR NAK");
@@ -275,7 +270,8 @@ impl<'a> Looked<'a> {
                 (Some(index), Why::Destroyed, said)
             }
             OtherEnd::Ended => {
-                let said = format!("the process of their peer, QP {:#08x} at {}, has ended", peer.qpn, peer.address);
+                let said =
+                    format!("the process of their peer, QP {:#08x} at {}, has ended", peer.qpn, peer.address);
                 (None, Why::Ended, said)
             }
             OtherEnd::Silent(index) => {
@@ -304,7 +300,9 @@ impl<'a> Looked<'a> {
             _ => return Vec::new(),
         };
         let receives = |qp: &&QpView| {
-            qp.recv_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.receives_posted != Some(0)
+            qp.recv_cq.is_some_and(|cq| cqs.contains(&cq))
+                && qp.receives_posted != Some(0)
+                && !["RESET", "INIT", "ERR"].contains(&qp.state.as_str())
         };
         let mut waits: Vec<Wait> = objects
             .qps
@@ -318,7 +316,8 @@ impl<'a> Looked<'a> {
             waits.retain(|wait| wait.why == Why::Message);
         }
         let sends = |qp: &QpView| {
-            qp.send_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.posted.saturating_sub(qp.ended) > qp.unsignaled
+            qp.send_cq.is_some_and(|cq| cqs.contains(&cq))
+                && qp.posted.saturating_sub(qp.ended) > qp.unsignaled
         };
         let may_complete = objects.qps_left_out() > 0
             || objects.qps.iter().any(|qp| receives(&qp) || sends(qp))
@@ -340,7 +339,8 @@ impl<'a> Looked<'a> {
     /// A receive request that waits for a message.
     fn of_receive(&self, from: usize, qp: &QpView, thread: &ThreadView) -> Option<Wait> {
         let peer = qp.peer?;
-        let message = |of: &str| format!("waits at QP {:#08x} (thread {}) for a message{of}", qp.qpn, thread.thread);
+        let message =
+            |of: &str| format!("waits at QP {:#08x} (thread {}) for a message{of}", qp.qpn, thread.thread);
         let (to, why, words) = match self.other_end(from, &peer) {
             OtherEnd::Is(index, other) => {
                 let standing = self.now.get(index)?;
@@ -349,7 +349,8 @@ impl<'a> Looked<'a> {
                 if standing.is_stopped {
                     (Some(index), Why::Stopped, format!("{}: {}", message(&of), words::stopped(standing)))
                 } else if other.state == "ERR" {
-                    let because = other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                    let because =
+                        other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                     let said = format!("{}, whose QP {:#08x} has failed{because}", message(&of), other.qpn);
                     (Some(index), Why::Failed, said)
                 } else {
@@ -358,7 +359,8 @@ impl<'a> Looked<'a> {
             }
             OtherEnd::Gone(index) => {
                 let name = words::process(self.now.get(index)?);
-                let said = format!("{}, which has destroyed QP {:#08x}", message(&format!(" of {name}")), peer.qpn);
+                let said =
+                    format!("{}, which has destroyed QP {:#08x}", message(&format!(" of {name}")), peer.qpn);
                 (Some(index), Why::Destroyed, said)
             }
             OtherEnd::Ended => {
@@ -371,7 +373,9 @@ impl<'a> Looked<'a> {
                 let of = format!(" of {}", words::process(standing));
                 (Some(index), why, format!("{}: {}", message(&of), words::silent(standing)))
             }
-            OtherEnd::Elsewhere => (None, Why::Message, message(&format!(" of the peer at {}", peer.address))),
+            OtherEnd::Elsewhere => {
+                (None, Why::Message, message(&format!(" of the peer at {}", peer.address)))
+            }
         };
         Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: true })
     }
@@ -379,7 +383,8 @@ impl<'a> Looked<'a> {
 
 fn has_no_receive(qp: &QpView, other: &QpView) -> bool {
     let was_refused = qp.waits_for_receiver || qp.rnr_naks_received > 0;
-    was_refused && other.receives_posted == Some(0) || (qp.waits_for_receiver && other.receives_posted.is_none())
+    was_refused && other.receives_posted == Some(0)
+        || (qp.waits_for_receiver && other.receives_posted.is_none())
 }
 
 /// What becomes of a request for a connection.
@@ -403,10 +408,14 @@ pub(super) fn answer_of(all: &[Standing], to: IpAddr, port: u16) -> Answer {
     if let Some((index, other, listen)) = serving.next() {
         let name = words::process(other);
         let (why, words) = match listen.unread {
-            _ if other.is_stopped => (Why::Stopped, format!("{name} listens there; {}", words::stopped(other))),
+            _ if other.is_stopped => {
+                (Why::Stopped, format!("{name} listens there; {}", words::stopped(other)))
+            }
             0 => (
                 Why::Answer,
-                format!("{name} listens there, and has not answered: it has to call rdma_accept or rdma_reject"),
+                format!(
+                    "{name} listens there, and has not answered: it has to call rdma_accept or rdma_reject"
+                ),
             ),
             unread => (
                 Why::Unread,
@@ -439,128 +448,4 @@ fn listening(all: &[Standing]) -> String {
         said.collect::<Vec<_>>()
     };
     words::listeners(all.iter().flat_map(of).collect())
-}
-
-/// A way from a process that waits.
-struct Way<'a> {
-    waits: Vec<&'a Wait>,
-    /// Where its circle begins, if it ends in one.
-    circle: Option<usize>,
-    /// It ends with a process that does not wait.
-    last: Option<usize>,
-}
-
-fn verdicts(now: &[Standing], waits: &[Wait]) -> Vec<Verdict> {
-    let mut found: Vec<Verdict> = Vec::new();
-    for start in 0..now.len() {
-        let Some(way) = follow(waits, start, &mut Vec::new(), &mut vec![false; now.len()]) else { continue };
-        let verdict = said(now, &way);
-        let is_known = |other: &Verdict| {
-            let same_circle = other.is_circle && verdict.is_circle && {
-                let mut sorted = [other.processes.clone(), verdict.processes.clone()];
-                sorted.iter_mut().for_each(|processes| processes.sort_unstable());
-                sorted[0] == sorted[1]
-            };
-            same_circle || other.sentence == verdict.sentence
-        };
-        if !found.iter().any(is_known) {
-            found.push(verdict);
-        }
-    }
-    let roots: Vec<Option<usize>> = found.iter().map(|one| one.processes.last().copied()).collect();
-    // Of the ways to one root the longest says all.
-    let mut kept: Vec<Verdict> = Vec::new();
-    for (index, one) in found.iter().enumerate() {
-        let is_longest = found.iter().zip(&roots).enumerate().all(|(other, (verdict, root))| {
-            other == index
-                || one.is_circle
-                || verdict.is_circle
-                || *root != roots[index]
-                || (verdict.processes.len(), other) < (one.processes.len(), index)
-        });
-        if is_longest {
-            kept.push(one.clone());
-        }
-    }
-    kept.sort_by_key(|one| (!one.is_certain, !one.is_circle));
-    kept
-}
-
-/// The way from a process to what holds it: to a root if there is one, else to a circle.
-fn follow<'a>(
-    waits: &'a [Wait],
-    from: usize,
-    way: &mut Vec<&'a Wait>,
-    seen: &mut [bool],
-) -> Option<Way<'a>> {
-    let own = || waits.iter().filter(move |wait| wait.from == from);
-    if own().next().is_none() {
-        return (!way.is_empty()).then(|| Way { waits: way.clone(), circle: None, last: Some(from) });
-    }
-    if let Some(root) = own().find(|wait| wait.why.is_root()) {
-        let waits = way.iter().copied().chain([root]).collect();
-        return Some(Way { waits, circle: None, last: None });
-    }
-    if let Some(is_seen) = seen.get_mut(from) {
-        *is_seen = true;
-    }
-    let mut best: Option<Way<'a>> = None;
-    for wait in own() {
-        way.push(wait);
-        let next = match wait.to {
-            None => Some(Way { waits: way.clone(), circle: None, last: None }),
-            Some(to) => match way.iter().position(|before| before.from == to) {
-                Some(begin) => Some(Way { waits: way.clone(), circle: Some(begin), last: None }),
-                None if seen.get(to).copied().unwrap_or(true) => None,
-                None => follow(waits, to, way, seen),
-            },
-        };
-        way.pop();
-        let rank = |way: &Way<'_>| match (way.circle, way.waits.last()) {
-            (None, Some(last)) if last.why.is_root() => 0,
-            (Some(_), _) => 1,
-            _ => 2,
-        };
-        if let Some(next) = next
-            && best.as_ref().is_none_or(|best| rank(&next) < rank(best))
-        {
-            best = Some(next);
-        }
-    }
-    best
-}
-
-fn said(now: &[Standing], way: &Way<'_>) -> Verdict {
-    let begin = way.circle.unwrap_or_default();
-    let waits = way.waits.get(begin..).unwrap_or_default();
-    let name = |process: usize| now.get(process).map(words::process).unwrap_or_default();
-    let mut parts: Vec<String> = Vec::new();
-    if way.circle.is_some() {
-        let names: Vec<String> = waits.iter().map(|wait| name(wait.from)).collect();
-        parts.push(match names.as_slice() {
-            [only] => format!("{only} waits for itself"),
-            _ => format!("{} wait for each other", words::list(&names)),
-        });
-    }
-    parts.extend(waits.iter().map(|wait| format!("{} {}", name(wait.from), wait.words)));
-    let mut processes: Vec<usize> = waits.iter().map(|wait| wait.from).collect();
-    if let Some(last) = way.last {
-        processes.push(last);
-        parts.push(now.get(last).map(words::at_rest).unwrap_or_default());
-    } else if let Some(to) = waits.last().and_then(|wait| wait.to).filter(|_| way.circle.is_none()) {
-        processes.push(to);
-    }
-    let is_closed = |process: &usize| {
-        let objects = now.get(*process).and_then(|one| one.objects.as_ref());
-        objects.is_some_and(|objects| {
-            objects.listens.is_empty() && objects.waits.as_ref().is_some_and(WaitsView::is_closed)
-        })
-    };
-    let is_circle = way.circle.is_some();
-    let is_certain = match waits.last() {
-        Some(last) if last.why.is_root() => !last.is_of_message || is_closed(&last.from),
-        Some(_) if is_circle => processes.iter().all(is_closed),
-        _ => false,
-    };
-    Verdict { sentence: parts.join("; "), processes, is_circle, is_certain }
 }

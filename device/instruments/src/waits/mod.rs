@@ -12,6 +12,7 @@ mod rest;
 mod seen;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 mod words;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -128,7 +129,8 @@ impl Waits {
         state.rest.judged(now_ns, self.patience_ns);
         let own = all.iter().position(is_own).and_then(|own| graph.verdict_of(all, own));
         // What the process knows itself was said.
-        let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && !first.why.is_known()) else {
+        let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && !first.why.is_known())
+        else {
             return Vec::new();
         };
         let stack = waiters.first().map(|waiter| waiter.stack.clone()).unwrap_or_default();

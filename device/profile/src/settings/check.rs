@@ -91,7 +91,8 @@ impl CheckSettings {
         let _held = Unsignalled::begin();
         let Ok(file) = outside::files::options().write(true).open(file) else { return };
         let is = |level| marks.worst == Some(level);
-        let made = [is(Level::Error), is(Level::Warning), is(Level::Note), marks.has_injected, marks.lacks_report];
+        let made =
+            [is(Level::Error), is(Level::Warning), is(Level::Note), marks.has_injected, marks.lacks_report];
         for (offset, is_made) in (0..).zip(made) {
             if is_made && let Err(error) = file.write_all_at(&[MARKED], offset) {
                 on_standard_error(&format!("--check-exit cannot tell of what was found: {error}"));

@@ -396,7 +396,8 @@ fn link(value: &str) -> Result<LinkSettings, SettingError> {
 /// A time with a unit, 100 ms at least; or 0.
 fn hang_after(value: &str) -> Result<Duration, SettingError> {
     let least = Duration::from_millis(100);
-    let after = if value == "0" { Some(Duration::ZERO) } else { time_ns(value).ok().map(Duration::from_nanos) };
+    let after =
+        if value == "0" { Some(Duration::ZERO) } else { time_ns(value).ok().map(Duration::from_nanos) };
     let after = after.filter(|after| after.is_zero() || (least..=Duration::from_secs(3600)).contains(after));
     after.ok_or_else(|| {
         SettingError::new(HANG_AFTER, value, "it is a time from 100ms to 3600s, like 5s; 0 turns it off")

@@ -35,7 +35,11 @@ impl Check for CompletionEvents {
             let object = cq.name.clone();
             let numbers = format!(
                 "{} of {object} acknowledged, and the program has got {got} that it had not acknowledged",
-                if acknowledged == 1 { "1 event is".to_owned() } else { format!("{acknowledged} events are") }
+                if acknowledged == 1 {
+                    "1 event is".to_owned()
+                } else {
+                    format!("{acknowledged} events are")
+                }
             );
             let related = vec![related(format!("{object} was made here"), &cq.made)];
             let stack = context.here();

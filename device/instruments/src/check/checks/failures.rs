@@ -142,7 +142,9 @@ impl Check for Failures {
             Event::Qp { qp, event } if context.qps.contains_key(&qp.qpn.value()) => {
                 self.hear_of(context, qp.qpn.value(), event);
             }
-            Event::FaultApplied { qpn: Some(qpn), fault } => self.is_injured(context, qpn.value(), fault.rule),
+            Event::FaultApplied { qpn: Some(qpn), fault } => {
+                self.is_injured(context, qpn.value(), fault.rule)
+            }
             Event::CompletionFaultApplied { qpn, fault } => self.is_injured(context, qpn.value(), fault.rule),
             _ => {}
         }
@@ -263,7 +265,8 @@ impl Failures {
             _ => receive_of(cause).and_then(|id| QueuePair::place_of(&own.receives, id)),
         };
         let (object, related) = (qp.name.clone(), vec![made_here(qp)]);
-        let numbers = format!("rule \"{rule}\" of the fault plan applied to {object}, which failed then: {cause}");
+        let numbers =
+            format!("rule \"{rule}\" of the fault plan applied to {object}, which failed then: {cause}");
         let stack = posted.unwrap_or_default();
         context.found(&FAILURE_INJECTED, Found { object, numbers, stack, related });
     }

@@ -14,7 +14,9 @@ impl Check for VainWaits {
     fn waits_in_vain(&mut self, context: &mut Context, vain: &Vain, stack: &Stack) {
         let own = context.own;
         let object = match vain.about {
-            Awaited::Request(number) | Awaited::Others(number) => context.qps.get(&number).map(|qp| qp.name.clone()),
+            Awaited::Request(number) | Awaited::Others(number) => {
+                context.qps.get(&number).map(|qp| qp.name.clone())
+            }
             Awaited::Completions(number) => context.cqs.get(&own.handle(number)).map(|cq| cq.name.clone()),
             Awaited::Answer(_) | Awaited::Rejected(_) => Some("connection".to_owned()),
         };

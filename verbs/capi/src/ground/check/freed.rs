@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pumice_device::check::{Checker, holding, holds_checker};
 use pumice_device::outside;
 
-use super::{exit, preload};
 use super::state::{CHECKER, tell as tell_checker};
+use super::{exit, preload};
 
 /// What the preload gets: it has the same structure, in `verbs/checkpreload/src/watch.rs`.
 #[repr(C)]

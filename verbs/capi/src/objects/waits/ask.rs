@@ -53,15 +53,15 @@ impl Asked {
         }
         for thread in looks.last().into_iter().flatten() {
             let own: Vec<&Note> = notes.iter().filter(|note| note.thread == thread.number).collect();
-            let seen: Vec<&Thread> = looks.iter().flatten().filter(|one| one.number == thread.number).collect();
+            let seen: Vec<&Thread> =
+                looks.iter().flatten().filter(|one| one.number == thread.number).collect();
             let view = known.view_of(thread, &seen, &own);
             if let (DoingView::SleepsOn { cqs }, true) = (&view.doing, own.is_empty()) {
                 // It sleeps in poll(2), and has no stack that could be looked at.
                 let channel = known.channel_of(cqs);
-                asked.waiters.extend(channel.map(|channel| Waiter {
-                    doing: Doing::SleepsOn(channel),
-                    stack: Vec::new(),
-                }));
+                asked.waiters.extend(
+                    channel.map(|channel| Waiter { doing: Doing::SleepsOn(channel), stack: Vec::new() }),
+                );
             }
             asked.threads.push((view, own.first().map(|note| note.stack.clone()).unwrap_or_default()));
         }

@@ -23,8 +23,8 @@ use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
 use pumice_device::standings;
 use pumice_device::waits::{ArmedNow, Due, QueueNow, Standing, Waits, WaitsSubscriber, graph};
-use pumice_transport::path::ROCE_PORT;
 use pumice_transport::host::Counter;
+use pumice_transport::path::ROCE_PORT;
 
 use crate::ground::check;
 use crate::ground::environment::settings;
@@ -75,10 +75,13 @@ fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long something waits until it is told; `None`: nothing is.
+/// How long something waits until it is told; `None`: nothing is. In a world, which knows when all threads wait
+/// for ever and in which a thread more is another run, only if the user asks.
 fn patience() -> Option<Duration> {
+    let settings = settings().ok()?;
     let is_told = logs(Log::Warn) || check::is_on();
-    settings().ok().and_then(|settings| settings.patience()).filter(|_| is_told)
+    let is_wanted = settings.hang_after.is_some() || !outside::world::is_here();
+    settings.patience().filter(|_| is_told && is_wanted)
 }
 
 /// What hears of a device that is being opened, if waits are told.
