@@ -127,6 +127,10 @@ impl Waits {
     ) -> Vec<Vain> {
         let mut state = self.lock();
         state.rest.judged(now_ns, self.patience_ns);
+        if !state.said.is_empty() {
+            // One reason is enough.
+            return Vec::new();
+        }
         let own = all.iter().position(is_own).and_then(|own| graph.verdict_of(all, own));
         // What the process knows itself was said.
         let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && !first.why.is_known())

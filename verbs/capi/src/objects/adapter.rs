@@ -36,6 +36,7 @@ use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::{self, Life, Loss};
 use crate::ground::listeners;
 use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
+use crate::ground::log_places;
 use crate::ground::outcome::value;
 use crate::ground::settings::settings;
 use crate::ground::zeroed::zeroed;
@@ -86,6 +87,7 @@ impl Adapter {
         config.subscribers.push(Box::new(loss.clone()));
         let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
         config.subscribers.extend(listening.chain(record::subscriber(settings, device)));
+        config.subscribers.extend(log_places::subscriber());
         let waiting = waits::waits();
         config.subscribers.extend(waiting.iter().map(waits::subscriber));
         config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
