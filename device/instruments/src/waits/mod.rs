@@ -1,15 +1,16 @@
 //! What programs wait for in vain, and the one reason that holds it.
 //!
-//! [`Waits`] is sans-IO: it hears of the device's events, is told of completion queues from time to time, and
-//! asks for nothing. When something has been waiting for long, its owner finds out what the threads of the
-//! program are doing and what other processes say, and [`Waits::judge`] says who waits in vain. [`graph`] says
-//! the same of many processes at once.
+//! [`Waits`] is sans-IO: it hears of the device's events, is told of completion queues from time to time,
+//! and asks for nothing. When something has been waiting for long, its owner finds out what the threads of
+//! the program are doing and what other processes say, and [`Waits::judge`] says who waits in vain.
+//! [`graph`] says the same of many processes at once.
 
 mod graph;
 mod heard;
 mod reasons;
 mod rest;
 mod seen;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod verdicts;
@@ -20,8 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pumice_events::inspect::{Collected, ConnectView};
 use pumice_events::{Event, Subscriber, Topics};
 
-pub use graph::{Graph, Standing, Verdict, Wait, Why, graph};
+pub use graph::graph;
 pub use seen::{ArmedNow, Awaited, Doing, QueueNow, Vain, Waiter};
+pub use standing::{Graph, Standing, Verdict, Wait, Why};
 
 use heard::State;
 use rest::PATIENCES;
@@ -115,8 +117,8 @@ impl Waits {
         state.not_told(found)
     }
 
-    /// What holds this process, of what was found among all of them: said once, and only if it leaves no doubt.
-    /// `is_own` knows this process among `all`; `waiters`: its threads.
+    /// What holds this process, of what was found among all of them: said once, and only if it leaves no
+    /// doubt. `is_own` knows this process among `all`; `waiters`: its threads.
     pub fn judge_all(
         &self,
         now_ns: u64,

@@ -263,7 +263,7 @@ fn listeners_are_named_to_those_who_ask_elsewhere() {
         let found = verdicts(&all);
         found.iter().map(|one| one.sentence.clone()).collect::<String>()
     };
-    let nobody = asks(8, 0);
+    let elsewhere = asks(8, 0);
     assert!(
         nobody.contains("no program of this user listens there; programs of this user listen at 127.0.0.9")
     );

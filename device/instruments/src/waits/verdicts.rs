@@ -2,7 +2,7 @@
 
 use pumice_events::inspect::WaitsView;
 
-use super::graph::{Graph, Standing, Verdict, Wait};
+use super::standing::{Graph, Standing, Verdict, Wait};
 use super::words;
 
 impl Graph {

@@ -4,13 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pumice_device::event::{Event, Subscriber, Topics};
 use pumice_device::outside::lineage::PerProcess;
-use pumice_device::settings::Log;
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
 
 use super::check;
-use super::log::logs;
 
 /// Places that wait to be written.
 const MOST: usize = 16;
@@ -47,9 +45,9 @@ const fn is_of_a_post(cause: &Cause) -> bool {
     matches!(cause, Cause::NoReadDepth { .. } | Cause::RequestFaulty { .. })
 }
 
-/// It listens, if the log is written and findings do not have the places.
+/// It listens, if findings do not have the places.
 pub(crate) fn subscriber() -> Option<Box<dyn Subscriber>> {
-    (logs(Log::Warn) && !check::is_on()).then(|| -> Box<dyn Subscriber> { Box::new(Posts) })
+    (!check::is_on()).then(|| -> Box<dyn Subscriber> { Box::new(Posts) })
 }
 
 /// Lines of the log that say where a request was posted that this is about; none if that is not known.
