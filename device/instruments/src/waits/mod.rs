@@ -102,7 +102,10 @@ impl Waits {
     ) -> Vec<Vain> {
         let mut state = self.lock();
         state.see(now_ns, queues);
-        state.again_ns = now_ns.saturating_add(PATIENCES * self.patience_ns);
+        if state.is_long(now_ns, self.patience_ns) {
+            // Else another wait may be long in a moment.
+            state.again_ns = now_ns.saturating_add(PATIENCES * self.patience_ns);
+        }
         let Some(before_ns) = now_ns.checked_sub(self.patience_ns) else { return Vec::new() };
         let mut found = state.unready_peers(now_ns, before_ns, waiters);
         found.extend(waiters.iter().filter_map(|waiter| match waiter.doing {

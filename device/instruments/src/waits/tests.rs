@@ -70,6 +70,18 @@ fn a_queue_that_changes_is_not_waited_for_in_vain() {
 }
 
 #[test]
+fn a_judgement_before_its_time_does_not_put_off_the_next() {
+    let waits = Waits::new(2 * S);
+    let queues = [queue(1, 0, 1, ArmedNow::No), queue(2, 0, 0, ArmedNow::No)];
+    assert!(!waits.look(S, &[], 0).is_long);
+    assert!(waits.look(3 * S, &queues, 0).is_at_rest, "of which a judgement finds nothing");
+    assert!(waits.judge(3 * S, &queues, &[], &Collected::default(), &[]).is_empty());
+    assert!(waits.look(5 * S, &queues, 0).is_long);
+    let told = waits.judge(5 * S, &queues, &[waiter(Doing::Polls(2))], &Collected::default(), &[]);
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
 fn a_request_that_waits_for_a_receive_for_ever_is_told_while_the_peer_answers() {
     let qp = {
         let qpn = Qpn::new(0x12);
