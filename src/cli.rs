@@ -63,8 +63,8 @@ pub(crate) enum Command {
     Fault(FaultOptions),
     /// Say who waits for whom among this user's processes, and what holds all of them
     ///
-    /// It looks at all processes with a device at once, from outside, twice within a second. The exit code is 1 if
-    /// something waits in vain.
+    /// It looks at all processes with a device at once, from outside, twice within a second. The exit code
+    /// is 1 if something waits in vain.
     Hang(HangOptions),
     /// Print the manual page, or write those of all commands into a folder
     Man(ManOptions),

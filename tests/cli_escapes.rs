@@ -149,6 +149,7 @@ const LINES: &[&[&str]] = &[
     &["course", "check", "FILE"],
     &["devices", "--devices", "FILE"],
     &["explain", "FILE"],
+    &["hang", "--with", "FILE"],
     &["fault", "add", "--faults", "FILE"],
     &["perf", "loop", "--faults", "FILE"],
     &["sim", "--topology", "FILE"],

@@ -1,5 +1,5 @@
-//! What `pumice run` says of programs that wait in vain, and `pumice hang` of several at once: each reason has a
-//! program below tests/waits, which is right with -DFIXED.
+//! What `pumice run` says of programs that wait in vain, and `pumice hang` of several at once: each reason
+//! has a program below tests/waits, which is right with -DFIXED.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -1,4 +1,5 @@
-//! How the processes of this user stand, for those who look who waits for whom ([`pumice_instruments::waits`]).
+//! How the processes of this user stand, for those who look who waits for whom
+//! ([`pumice_instruments::waits`]).
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use pumice_ground::outside::files;
 use pumice_instruments::waits::Standing;
 use pumice_share::{Inspected, ShareError, inspect, inspect_waits};
 
-/// All processes that share a UDP port of this network namespace. `folder`: that of the registry, if it is not
-/// the usual one; `looks`: each looks what its threads wait for, and tells it when it is asked later.
+/// All processes that share a UDP port of this network namespace. `folder`: that of the registry, if it is
+/// not the usual one; `looks`: each looks what its threads wait for, and tells it when it is asked later.
 ///
 /// # Errors
 /// As for [`inspect()`].

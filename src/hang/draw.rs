@@ -38,9 +38,10 @@ pub(super) fn dot(processes: &[Standing], graph: &Graph) -> String {
 /// As SVG: processes on a circle, and an arrow from each that waits.
 pub(super) fn svg(processes: &[Standing], graph: &Graph) -> String {
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"13\">\n<defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" \
-         markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"{GREY}\"/></marker></defs>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n<defs><marker id=\"end\" viewBox=\"0 0 8 8\" \
+         refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\">\
+         <path d=\"M0 0L8 4L0 8z\" fill=\"{GREY}\"/></marker></defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     let count = processes.len().max(1) as f64;
@@ -59,8 +60,9 @@ pub(super) fn svg(processes: &[Standing], graph: &Graph) -> String {
         let (left, top, width, height) = (x - BOX.0, y - BOX.1, 2.0 * BOX.0, 2.0 * BOX.1);
         let _ = writeln!(
             out,
-            "<rect x=\"{left:.0}\" y=\"{top:.0}\" width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"#f8f9fa\" \
-             stroke=\"{colour}\" stroke-width=\"2\"/>\n<text x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
+            "<rect x=\"{left:.0}\" y=\"{top:.0}\" width=\"{width}\" height=\"{height}\" rx=\"6\" \
+             fill=\"#f8f9fa\" stroke=\"{colour}\" stroke-width=\"2\"/>\n\
+             <text x=\"{x:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
             y + 4.0,
             escaped(&name(one))
         );

@@ -10,21 +10,11 @@ use std::io::Write;
 use std::path::Path;
 
 use pumice_device::waits::{Graph, Standing, graph};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
+use look::Looks;
 pub(crate) use options::HangOptions;
-
-/// What a host says: with `--json`, and to `--with`.
-#[derive(Serialize, Deserialize)]
-struct Looks {
-    /// The name of the host.
-    host: String,
-    /// Processes at the first look.
-    before: Vec<Standing>,
-    /// Processes at the second one.
-    processes: Vec<Standing>,
-}
 
 /// Runs the command.
 pub(crate) fn run(options: &HangOptions, out: &mut dyn Write) -> CommandResult {

@@ -28,8 +28,8 @@ pub(crate) struct CheckOptions {
     /// Exit with this code if the program ends with 0 and has findings, errors or warnings
     #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) check_exit: Option<u8>,
-    /// Findings that --check-exit is about: error, warning (and errors), note (and warnings), or injected, which are
-    /// failures that a fault plan made; alone it exits with 1 [default: warning]
+    /// Findings that --check-exit is about: error, warning (and errors), note (and warnings), or injected,
+    /// which are failures that a fault plan made; alone it exits with 1 [default: warning]
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', hide_possible_values = true)]
     pub(crate) fail_on: Vec<FailOn>,
     /// Do not report findings that this file names; see docs/checks
@@ -222,8 +222,8 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "SIZE", num_args = 0..=1, require_equals = true,
           default_missing_value = "ulimit")]
     pub(crate) memlock: Option<String>,
-    /// Say what the program waits for in vain after this time, as in 5s, and why; 0 turns it off [default: 2s;
-    /// virtual time in a world]
+    /// Say what the program waits for in vain after this time, as in 5s, and why; 0 turns it off [default:
+    /// 2s; in a world 0, and the time is the world's]
     #[arg(long, value_name = "TIME")]
     pub(crate) hang_after: Option<String>,
     #[command(flatten)]

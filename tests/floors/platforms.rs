@@ -44,6 +44,8 @@ const LINUX_FOLDERS: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
 /// The files of transport, device, verbs and the command line that have such names: the work of another
 /// system. Libraries that take the place of Linux libraries (verbs/capi, the preloads) are not asked.
 const LINUX_EDGES: &[&str] = &[
+    "device/src/standings.rs",
+    "src/hang/look.rs",
     "device/profile/src/addresses/address_watch.rs",
     "device/objects/src/memory/access.rs",
     "device/objects/src/memory/advice.rs",

@@ -76,8 +76,8 @@ pub struct ConnectView {
     pub for_ms: u64,
 }
 
-/// Tells what is known of the waits of a device. It is given whether another process asks for a new look at the
-/// threads, and is called under the engine's lock.
+/// Tells what is known of the waits of a device. It is given whether another process asks for a new look at
+/// the threads, and is called under the engine's lock.
 pub type TellsWaits = Arc<dyn Fn(bool) -> Option<WaitsView> + Send + Sync>;
 
 /// What a process knows of its waits.

@@ -317,8 +317,8 @@ kinds! {
 
     FAILURE_INJECTED "failure-injected" Failed
         what: "A queue pair failed because a rule of the fault plan wanted that.",
-        why: "It is no mistake of the program, of its peer or of the network. What the program does next is what \
-            the plan is for.",
+        why: "It is no mistake of the program, of its peer or of the network. What the program does next is \
+            what the plan is for.",
         remedy: "Nothing has to be done; --fail-on injected makes such a run fail.";
 
     CALL_REFUSED "call-refused" Failed

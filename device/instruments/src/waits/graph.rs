@@ -5,137 +5,10 @@
 
 use std::net::IpAddr;
 
-use pumice_events::inspect::{Collected, DoingView, PeerView, QpView, ThreadView, WaitsView};
-use serde::{Deserialize, Serialize};
-
+use super::standing::{Graph, Standing, Wait, Why};
+use super::verdicts::verdicts;
 use super::words::{self, counted};
-
-/// A process as it stands.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
-    /// The host that it runs on; empty: the one that looks.
-    #[serde(default)]
-    pub host: String,
-    /// Its number.
-    pub pid: u32,
-    /// Its program; empty if it is not known.
-    pub program: String,
-    /// The address of its device; none: all of the host's.
-    pub address: Option<IpAddr>,
-    /// Which of the processes at its address it is.
-    pub index: u8,
-    /// A signal has stopped it.
-    pub is_stopped: bool,
-    /// What it says of its objects and of its threads; none: it did not answer.
-    pub objects: Option<Collected>,
-}
-
-/// Why a process waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// It knows the reason itself.
-    Told,
-    /// No program listens where it asks for a connection.
-    NobodyListens,
-    /// The listener's program does not read its events.
-    Unread,
-    /// The peer's process is stopped.
-    Stopped,
-    /// The peer's process has ended.
-    Ended,
-    /// The peer's queue pair was destroyed.
-    Destroyed,
-    /// The peer's queue pair does not receive yet.
-    NotReady,
-    /// The peer's queue pair has failed.
-    Failed,
-    /// Nothing is posted that could complete where it waits.
-    Nothing,
-    /// The peer has posted no receive request for a message.
-    NoReceive,
-    /// The peer has not answered a request for a connection.
-    Answer,
-    /// The peer has not sent.
-    Message,
-    /// The peer has not acknowledged.
-    Acknowledgement,
-}
-
-impl Standing {
-    /// Whether the process looks at its threads when it is asked to, and has not done so since `before`.
-    pub fn has_to_look(&self, before: &[Standing]) -> bool {
-        let looks = |one: &Standing| Some(one.objects.as_ref()?.waits.as_ref()?.looks);
-        let is_own =
-            |other: &&Standing| (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index);
-        let then = before.iter().find(is_own).and_then(looks).unwrap_or_default();
-        looks(self).is_some_and(|now| now <= then)
-    }
-}
-
-impl Why {
-    /// Whether nothing that the peer waits for could end it.
-    const fn is_root(self) -> bool {
-        matches!(
-            self,
-            Why::Told
-                | Why::NobodyListens
-                | Why::Unread
-                | Why::Stopped
-                | Why::Ended
-                | Why::Destroyed
-                | Why::NotReady
-                | Why::Failed
-                | Why::Nothing
-        )
-    }
-}
-
-impl Why {
-    /// Whether the process that waits has said it, or will, without a look at others.
-    pub(super) const fn is_known(self) -> bool {
-        matches!(self, Why::Told | Why::NobodyListens | Why::Unread | Why::Answer)
-    }
-}
-
-/// A wait of a process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Wait {
-    /// The process that waits, as a position in the list.
-    pub from: usize,
-    /// The process that it waits for; none: no process that is known.
-    pub to: Option<usize>,
-    /// Why.
-    pub why: Why,
-    /// The same in words, which go on after the name of the process: "waits for …".
-    pub words: String,
-    /// The queue pair that it is about.
-    pub qpn: Option<u32>,
-    /// A message is waited for, which may also come in another way.
-    pub is_of_message: bool,
-}
-
-/// What holds some of the processes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
-    /// In one sentence.
-    pub sentence: String,
-    /// The processes of a circle, each of which waits for the next; or those from one that waits to the root.
-    pub processes: Vec<usize>,
-    /// They wait for each other.
-    pub is_circle: bool,
-    /// Nothing else can end it. Else it may be that a thread of the last one goes on.
-    pub is_certain: bool,
-}
-
-/// Who waits for whom.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Graph {
-    /// All waits.
-    pub waits: Vec<Wait>,
-    /// What holds them, the surest first.
-    pub verdicts: Vec<Verdict>,
-}
+use pumice_events::inspect::{Collected, DoingView, PeerView, QpView, ThreadView, WaitsView};
 
 /// The graph of these processes, which were looked at `before`, too.
 pub fn graph(before: &[Standing], now: &[Standing]) -> Graph {
@@ -144,15 +17,6 @@ pub fn graph(before: &[Standing], now: &[Standing]) -> Graph {
     waits.sort_by_key(|wait| (wait.from, wait.why));
     let verdicts = verdicts(now, &waits);
     Graph { waits, verdicts }
-}
-
-impl Graph {
-    /// What holds the process at a position of the list that the graph was made of, and its own wait.
-    pub fn verdict_of(&self, now: &[Standing], process: usize) -> Option<(&Wait, Verdict)> {
-        let way = follow(&self.waits, process, &mut Vec::new(), &mut vec![false; now.len()])?;
-        let first = way.waits.first().copied()?;
-        Some((first, said(now, &way)))
-    }
 }
 
 struct Looked<'a> {
@@ -307,8 +171,11 @@ impl<'a> Looked<'a> {
             DoingView::SleepsOn { cqs } => (cqs, "sleeps on"),
             _ => return Vec::new(),
         };
-        let receives =
-            |qp: &&QpView| qp.recv_cq.is_some_and(|cq| cqs.contains(&cq)) && qp.receives_posted != Some(0);
+        let receives = |qp: &&QpView| {
+            qp.recv_cq.is_some_and(|cq| cqs.contains(&cq))
+                && qp.receives_posted != Some(0)
+                && !["RESET", "INIT", "ERR"].contains(&qp.state.as_str())
+        };
         let mut waits: Vec<Wait> = objects
             .qps
             .iter()
@@ -453,123 +320,4 @@ fn listening(all: &[Standing]) -> String {
         said.collect::<Vec<_>>()
     };
     words::listeners(all.iter().flat_map(of).collect())
-}
-
-/// A way from a process that waits.
-struct Way<'a> {
-    waits: Vec<&'a Wait>,
-    /// Where its circle begins, if it ends in one.
-    circle: Option<usize>,
-    /// It ends with a process that does not wait.
-    last: Option<usize>,
-}
-
-fn verdicts(now: &[Standing], waits: &[Wait]) -> Vec<Verdict> {
-    let mut found: Vec<Verdict> = Vec::new();
-    for start in 0..now.len() {
-        let Some(way) = follow(waits, start, &mut Vec::new(), &mut vec![false; now.len()]) else { continue };
-        let verdict = said(now, &way);
-        let is_known = |other: &Verdict| {
-            let same_circle = other.is_circle && verdict.is_circle && {
-                let mut sorted = [other.processes.clone(), verdict.processes.clone()];
-                sorted.iter_mut().for_each(|processes| processes.sort_unstable());
-                sorted[0] == sorted[1]
-            };
-            same_circle || other.sentence == verdict.sentence
-        };
-        if !found.iter().any(is_known) {
-            found.push(verdict);
-        }
-    }
-    let roots: Vec<Option<usize>> = found.iter().map(|one| one.processes.last().copied()).collect();
-    // Of the ways to one root the longest says all.
-    let mut kept: Vec<Verdict> = Vec::new();
-    for (index, one) in found.iter().enumerate() {
-        let is_longest = found.iter().zip(&roots).enumerate().all(|(other, (verdict, root))| {
-            other == index
-                || one.is_circle
-                || verdict.is_circle
-                || *root != roots[index]
-                || (verdict.processes.len(), other) < (one.processes.len(), index)
-        });
-        if is_longest {
-            kept.push(one.clone());
-        }
-    }
-    kept.sort_by_key(|one| (!one.is_certain, !one.is_circle));
-    kept
-}
-
-/// The way from a process to what holds it: to a root if there is one, else to a circle.
-fn follow<'a>(waits: &'a [Wait], from: usize, way: &mut Vec<&'a Wait>, seen: &mut [bool]) -> Option<Way<'a>> {
-    let own = || waits.iter().filter(move |wait| wait.from == from);
-    if own().next().is_none() {
-        return (!way.is_empty()).then(|| Way { waits: way.clone(), circle: None, last: Some(from) });
-    }
-    if let Some(root) = own().find(|wait| wait.why.is_root()) {
-        let waits = way.iter().copied().chain([root]).collect();
-        return Some(Way { waits, circle: None, last: None });
-    }
-    if let Some(is_seen) = seen.get_mut(from) {
-        *is_seen = true;
-    }
-    let mut best: Option<Way<'a>> = None;
-    for wait in own() {
-        way.push(wait);
-        let next = match wait.to {
-            None => Some(Way { waits: way.clone(), circle: None, last: None }),
-            Some(to) => match way.iter().position(|before| before.from == to) {
-                Some(begin) => Some(Way { waits: way.clone(), circle: Some(begin), last: None }),
-                None if seen.get(to).copied().unwrap_or(true) => None,
-                None => follow(waits, to, way, seen),
-            },
-        };
-        way.pop();
-        let rank = |way: &Way<'_>| match (way.circle, way.waits.last()) {
-            (None, Some(last)) if last.why.is_root() => 0,
-            (Some(_), _) => 1,
-            _ => 2,
-        };
-        if let Some(next) = next
-            && best.as_ref().is_none_or(|best| rank(&next) < rank(best))
-        {
-            best = Some(next);
-        }
-    }
-    best
-}
-
-fn said(now: &[Standing], way: &Way<'_>) -> Verdict {
-    let begin = way.circle.unwrap_or_default();
-    let waits = way.waits.get(begin..).unwrap_or_default();
-    let name = |process: usize| now.get(process).map(words::process).unwrap_or_default();
-    let mut parts: Vec<String> = Vec::new();
-    if way.circle.is_some() {
-        let names: Vec<String> = waits.iter().map(|wait| name(wait.from)).collect();
-        parts.push(match names.as_slice() {
-            [only] => format!("{only} waits for itself"),
-            _ => format!("{} wait for each other", words::list(&names)),
-        });
-    }
-    parts.extend(waits.iter().map(|wait| format!("{} {}", name(wait.from), wait.words)));
-    let mut processes: Vec<usize> = waits.iter().map(|wait| wait.from).collect();
-    if let Some(last) = way.last {
-        processes.push(last);
-        parts.push(now.get(last).map(words::at_rest).unwrap_or_default());
-    } else if let Some(to) = waits.last().and_then(|wait| wait.to).filter(|_| way.circle.is_none()) {
-        processes.push(to);
-    }
-    let is_closed = |process: &usize| {
-        let objects = now.get(*process).and_then(|one| one.objects.as_ref());
-        objects.is_some_and(|objects| {
-            objects.listens.is_empty() && objects.waits.as_ref().is_some_and(WaitsView::is_closed)
-        })
-    };
-    let is_circle = way.circle.is_some();
-    let is_certain = match waits.last() {
-        Some(last) if last.why.is_root() => !last.is_of_message || is_closed(&last.from),
-        Some(_) if is_circle => processes.iter().all(is_closed),
-        _ => false,
-    };
-    Verdict { sentence: parts.join("; "), processes, is_circle, is_certain }
 }

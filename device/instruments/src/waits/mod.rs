@@ -1,17 +1,19 @@
 //! What programs wait for in vain, and the one reason that holds it.
 //!
-//! [`Waits`] is sans-IO: it hears of the device's events, is told of completion queues from time to time, and
-//! asks for nothing. When something has been waiting for long, its owner finds out what the threads of the
-//! program are doing and what other processes say, and [`Waits::judge`] says who waits in vain. [`graph`] says
-//! the same of many processes at once.
+//! [`Waits`] is sans-IO: it hears of the device's events, is told of completion queues from time to time,
+//! and asks for nothing. When something has been waiting for long, its owner finds out what the threads of
+//! the program are doing and what other processes say, and [`Waits::judge`] says who waits in vain.
+//! [`graph`] says the same of many processes at once.
 
 mod graph;
 mod heard;
 mod reasons;
 mod rest;
 mod seen;
+mod standing;
 #[cfg(test)]
 mod tests;
+mod verdicts;
 mod words;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,8 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pumice_events::inspect::{Collected, ConnectView};
 use pumice_events::{Event, Subscriber, Topics};
 
-pub use graph::{Graph, Standing, Verdict, Wait, Why, graph};
+pub use graph::graph;
 pub use seen::{ArmedNow, Awaited, Doing, QueueNow, Vain, Waiter};
+pub use standing::{Graph, Standing, Verdict, Wait, Why};
 
 use heard::State;
 use rest::PATIENCES;
@@ -99,7 +102,10 @@ impl Waits {
     ) -> Vec<Vain> {
         let mut state = self.lock();
         state.see(now_ns, queues);
-        state.again_ns = now_ns.saturating_add(PATIENCES * self.patience_ns);
+        if state.is_long(now_ns, self.patience_ns) {
+            // Else another wait may be long in a moment.
+            state.again_ns = now_ns.saturating_add(PATIENCES * self.patience_ns);
+        }
         let Some(before_ns) = now_ns.checked_sub(self.patience_ns) else { return Vec::new() };
         let mut found = state.unready_peers(now_ns, before_ns, waiters);
         found.extend(waiters.iter().filter_map(|waiter| match waiter.doing {
@@ -114,8 +120,8 @@ impl Waits {
         state.not_told(found)
     }
 
-    /// What holds this process, of what was found among all of them: said once, and only if it leaves no doubt.
-    /// `is_own` knows this process among `all`; `waiters`: its threads.
+    /// What holds this process, of what was found among all of them: said once, and only if it leaves no
+    /// doubt. `is_own` knows this process among `all`; `waiters`: its threads.
     pub fn judge_all(
         &self,
         now_ns: u64,
@@ -126,6 +132,10 @@ impl Waits {
     ) -> Vec<Vain> {
         let mut state = self.lock();
         state.rest.judged(now_ns, self.patience_ns);
+        if !state.said.is_empty() {
+            // One reason is enough.
+            return Vec::new();
+        }
         let own = all.iter().position(is_own).and_then(|own| graph.verdict_of(all, own));
         // What the process knows itself was said.
         let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && !first.why.is_known())

@@ -2,9 +2,10 @@
 
 use pumice_events::inspect::{Collected, QpView};
 
-use super::graph::{Standing, answer_of};
+use super::graph::answer_of;
 use super::heard::State;
 use super::seen::{ArmedNow, Awaited, Doing, QueueNow, Vain, Waiter};
+use super::standing::Standing;
 
 impl State {
     pub(super) fn unready_peers(&self, now_ns: u64, before_ns: u64, waiters: &[Waiter]) -> Vec<Vain> {

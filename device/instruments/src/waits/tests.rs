@@ -1,6 +1,6 @@
 //! What is said of waits.
 
-use pumice_events::inspect::Totals;
+use pumice_events::inspect::{DoingView, ListenView, ThreadView, Totals, WaitsView};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::wire::{Psn, Qpn};
@@ -70,6 +70,18 @@ fn a_queue_that_changes_is_not_waited_for_in_vain() {
 }
 
 #[test]
+fn a_judgement_before_its_time_does_not_put_off_the_next() {
+    let waits = Waits::new(2 * S);
+    let queues = [queue(1, 0, 1, ArmedNow::No), queue(2, 0, 0, ArmedNow::No)];
+    assert!(!waits.look(S, &[], 0).is_long);
+    assert!(waits.look(3 * S, &queues, 0).is_at_rest, "of which a judgement finds nothing");
+    assert!(waits.judge(3 * S, &queues, &[], &Collected::default(), &[]).is_empty());
+    assert!(waits.look(5 * S, &queues, 0).is_long);
+    let told = waits.judge(5 * S, &queues, &[waiter(Doing::Polls(2))], &Collected::default(), &[]);
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
 fn a_request_that_waits_for_a_receive_for_ever_is_told_while_the_peer_answers() {
     let qp = {
         let qpn = Qpn::new(0x12);
@@ -89,4 +101,183 @@ fn a_request_that_waits_for_a_receive_for_ever_is_told_while_the_peer_answers() 
         (0..30).for_each(|tenth| hear(&waits, tenth * S / 10, retries_left));
         assert!(!waits.look(now_ns, &[], 0).is_long, "it has a limit, or has gone on");
     }
+}
+
+/// Processes of one address, each with a queue pair that is connected to that of the next one, and with one
+/// thread that polls for a message.
+fn circle(count: u32) -> Vec<Standing> {
+    let address = std::net::IpAddr::from([127, 0, 0, 9]);
+    let number = |process: u32| ((process % count + 1) << 16) | 7;
+    let of = |process: u32| {
+        let qp = serde_json::json!({
+            "qpn": number(process), "ordinal": 0, "service": "RC", "state": "RTS",
+            "peer": {"address": address, "qpn": number(process + 1)},
+            "posted": 3, "ended": 3, "received": 2, "sent_packets": 0, "sent_bytes": 0, "received_packets": 0,
+            "received_bytes": 0, "repeated_packets": 0, "timeouts": 0, "rnr_naks_sent": 0,
+            "rnr_naks_received": 0, "naks_sent": 0, "naks_received": 0, "dropped": 0, "in_flight_packets": 0,
+            "window_packets": 64, "rtt_ns": null, "waits_for_receiver": false, "send_queue_depth": 16,
+            "receives_posted": 4, "recv_queue_depth": 16, "send_cq": 1, "recv_cq": 2, "srq": null,
+            "last_error": null,
+        });
+        let polls = DoingView::Polls { cqs: vec![2] };
+        let thread = ThreadView {
+            thread: 100 + process,
+            name: String::new(),
+            doing: polls,
+            also: None,
+            stack: Vec::new(),
+        };
+        let waits = WaitsView { looks: 1, threads: vec![thread], ..WaitsView::default() };
+        let objects = Collected {
+            totals: Totals { qps: 1, ..Totals::default() },
+            qps: vec![serde_json::from_value(qp).unwrap()],
+            waits: Some(waits),
+            ..Collected::default()
+        };
+        Standing {
+            pid: 100 + process,
+            program: format!("p{process}"),
+            address: Some(address),
+            index: process as u8 + 1,
+            objects: Some(objects),
+            ..Standing::default()
+        }
+    };
+    (0..count).map(of).collect()
+}
+
+fn verdicts(all: &[Standing]) -> Vec<Verdict> {
+    graph(all, all).verdicts
+}
+
+/// What is changed in the objects of a process.
+fn change(one: &mut Standing, change: impl FnOnce(&mut Collected)) {
+    change(one.objects.as_mut().unwrap());
+}
+
+#[test]
+fn processes_that_wait_for_each_other_are_a_circle() {
+    for count in [2, 3, 5] {
+        let found = verdicts(&circle(count));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].is_circle && found[0].is_certain, "{found:?}");
+        assert_eq!(found[0].processes.len(), count as usize);
+        assert!(found[0].sentence.contains("wait for each other"), "{found:?}");
+    }
+}
+
+#[test]
+fn a_thread_that_may_go_on_by_itself_leaves_a_doubt() {
+    let mut all = circle(2);
+    change(&mut all[1], |objects| {
+        let threads = &mut objects.waits.as_mut().unwrap().threads;
+        let doing = DoingView::Calls { call: "read".to_owned() };
+        threads.push(ThreadView { doing, ..threads[0].clone() });
+    });
+    assert!(verdicts(&all).iter().all(|one| !one.is_certain));
+    let listens = ListenView { address: None, port: 7, unread: 0 };
+    let mut all = circle(2);
+    change(&mut all[0], |objects| objects.listens.push(listens));
+    assert!(verdicts(&all).iter().all(|one| !one.is_certain), "it may get another connection");
+}
+
+#[test]
+fn what_moves_does_not_hang() {
+    let (before, mut now) = (circle(2), circle(2));
+    now.iter_mut().for_each(|one| change(one, |objects| objects.qps[0].received += 1));
+    assert_eq!(graph(&before, &now).verdicts, []);
+}
+
+#[test]
+fn the_root_of_a_chain_is_named_with_its_reason() {
+    let root = |change_last: &dyn Fn(&mut Standing)| {
+        let mut all = circle(3);
+        change_last(&mut all[2]);
+        let found = verdicts(&all);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].processes, [0, 1, 2]);
+        found[0].sentence.clone()
+    };
+    let stopped = root(&|one| one.is_stopped = true);
+    assert!(stopped.contains("process 102 (p2) is stopped; `kill -CONT 102`"), "{stopped}");
+    let failed = root(&|one| {
+        change(one, |objects| {
+            objects.qps[0].state = "ERR".to_owned();
+            objects.waits.as_mut().unwrap().threads[0].doing = DoingView::Runs;
+        });
+    });
+    assert!(failed.contains("whose QP 0x030007 has failed"), "{failed}");
+    let destroyed = root(&|one| {
+        change(one, |objects| {
+            objects.qps.clear();
+            objects.totals.qps = 0;
+            objects.waits.as_mut().unwrap().threads[0].doing = DoingView::Runs;
+        });
+    });
+    assert!(destroyed.contains("which has destroyed QP 0x030007"), "{destroyed}");
+    let elsewhere = root(&|one| {
+        change(one, |objects| {
+            objects.waits.as_mut().unwrap().threads[0].doing = DoingView::Calls { call: "read".to_owned() };
+        });
+    });
+    assert!(elsewhere.contains("process 102 (p2) waits for no other process: its thread 102 is in read"));
+}
+
+#[test]
+fn a_process_that_is_not_there_any_more_has_ended() {
+    let mut all = circle(3);
+    all.remove(2);
+    let found = verdicts(&all);
+    assert!(found.iter().any(|one| one.is_certain && one.sentence.ends_with("which has ended")), "{found:?}");
+}
+
+#[test]
+fn send_requests_wait_for_receives_and_for_queue_pairs_that_are_ready() {
+    let sends = |state: &str, receives: u32| {
+        let mut all = circle(2);
+        change(&mut all[0], |objects| {
+            let qp = &mut objects.qps[0];
+            (qp.posted, qp.rnr_naks_received, qp.waits_for_receiver) = (4, 9, true);
+            objects.waits.as_mut().unwrap().threads[0].doing = DoingView::Polls { cqs: vec![1] };
+        });
+        change(&mut all[1], |objects| {
+            (objects.qps[0].state, objects.qps[0].receives_posted) = (state.to_owned(), Some(receives));
+            objects.waits.as_mut().unwrap().threads[0].doing = DoingView::Runs;
+        });
+        verdicts(&all)[0].sentence.clone()
+    };
+    assert!(sends("RTS", 0).contains("has posted no receive request to QP 0x020007 (9 RNR NAKs)"));
+    assert!(sends("INIT", 3).contains("is in INIT: it receives from RTR on"));
+}
+
+#[test]
+fn a_thread_that_polls_where_nothing_can_come_is_told_why() {
+    let mut all = circle(1);
+    change(&mut all[0], |objects| {
+        objects.qps[0].receives_posted = Some(0);
+        objects.waits.as_mut().unwrap().threads[0].doing = DoingView::Polls { cqs: vec![1] };
+    });
+    assert!(verdicts(&all)[0].sentence.contains("nothing is outstanding"));
+    change(&mut all[0], |objects| objects.qps[0].unsignaled = 3);
+    assert!(
+        verdicts(&all)[0].sentence.contains("all send requests since the last completion, 3, are unsignaled")
+    );
+}
+
+#[test]
+fn listeners_are_named_to_those_who_ask_elsewhere() {
+    let asks = |port: u16, unread: u32| {
+        let mut all = circle(2);
+        let to = all[0].address.unwrap();
+        change(&mut all[0], |objects| objects.listens.push(ListenView { address: None, port: 7, unread }));
+        let connect = ConnectView { to, port, requests: 2, for_ms: 3000 };
+        change(&mut all[1], |objects| objects.waits.as_mut().unwrap().connects.push(connect));
+        let found = verdicts(&all);
+        found.iter().map(|one| one.sentence.clone()).collect::<String>()
+    };
+    let elsewhere = asks(8, 0);
+    assert!(
+        elsewhere.contains("no program of this user listens there; programs of this user listen at 127.0.0.9")
+    );
+    assert!(asks(7, 1).contains("its program has not read 1 event (CONNECT_REQUEST)"));
 }

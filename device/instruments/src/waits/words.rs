@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use pumice_events::inspect::{DoingView, QpView};
 
-use super::graph::Standing;
+use super::standing::Standing;
 
 /// Listeners that a sentence names.
 const MOST_LISTENERS: usize = 6;

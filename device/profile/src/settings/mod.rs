@@ -198,7 +198,8 @@ pub struct Settings {
     pub gid_index: Option<u32>,
     /// How much memory the program may register; `None`: as much as it likes.
     pub memlock: Option<Memlock>,
-    /// How long something waits in vain until that is told; none: [`DEFAULT_HANG_AFTER`]. Zero: it is not told.
+    /// How long something waits in vain until that is told; none: [`DEFAULT_HANG_AFTER`]. Zero: it is not
+    /// told.
     pub hang_after: Option<Duration>,
     /// The link of each device; what it does not say, the profile does.
     pub link: LinkSettings,

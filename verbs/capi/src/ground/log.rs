@@ -26,6 +26,7 @@ use pumice_transport::wire::Qpn;
 
 use super::check;
 use super::environment::settings;
+use super::log_places;
 
 /// Sentences of one kind per [`PERIOD`].
 const BURST: u32 = 8;
@@ -60,7 +61,10 @@ pub(crate) fn log_cause(qpn: Qpn, cause: &Cause) {
     let sentence = || text::sentence(&finding_of_cause(qpn, cause));
     match kind_of_cause(cause).level {
         Level::Ok | Level::Note => log_at(Log::Info, sentence),
-        Level::Warning => log_warning(sentence),
+        Level::Warning => {
+            log_warning(sentence);
+            log_places::take(qpn, cause).iter().for_each(|frame| print_always(frame));
+        }
         // It is a finding, or the effect of one, which is told with it; calls on a queue that overran fail
         // before.
         Level::Error if check::is_on() && !matches!(cause, Cause::CqOverrun { .. }) => {}

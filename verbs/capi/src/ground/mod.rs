@@ -20,6 +20,7 @@ pub(crate) mod handles;
 pub(crate) mod inherited;
 pub(crate) mod listeners;
 pub(crate) mod log;
+pub(crate) mod log_places;
 pub(crate) mod mappings;
 pub(crate) mod outcome;
 pub(crate) mod own_devices;

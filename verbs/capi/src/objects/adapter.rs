@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use pumice_device::addresses::address_watch::GidSource;
 use pumice_device::addresses::gid_table::GidEntry;
+use pumice_device::event::Subscriber;
 use pumice_device::faults::FaultPlan;
 use pumice_device::ground::limits::Limits;
 use pumice_device::hca::{CqSetup, Hca, HcaConfig};
@@ -36,6 +37,7 @@ use crate::ground::errno::{Errno, INVALID};
 use crate::ground::gate::{self, Life, Loss};
 use crate::ground::listeners;
 use crate::ground::log::{self, log_always, log_cause, log_warning, logs};
+use crate::ground::log_places;
 use crate::ground::outcome::value;
 use crate::ground::settings::settings;
 use crate::ground::zeroed::zeroed;
@@ -87,7 +89,7 @@ impl Adapter {
         let listening = with_signals_blocked(|| check::subscriber(device.index())).into_iter();
         config.subscribers.extend(listening.chain(record::subscriber(settings, device)));
         let waiting = waits::waits();
-        config.subscribers.extend(waiting.iter().map(waits::subscriber));
+        config.subscribers.extend(post_places().into_iter().chain(waiting.iter().map(waits::subscriber)));
         config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
         let all = devices()?;
         let tag = record::noted_tag(settings, all);
@@ -159,6 +161,11 @@ impl Adapter {
     pub(crate) const fn distributor(&self) -> &Distributor {
         &self.distributor
     }
+}
+
+/// What hears where requests are posted of which the log is to tell.
+fn post_places() -> Option<Box<dyn Subscriber>> {
+    if logs(Log::Warn) { log_places::subscriber() } else { None }
 }
 
 /// Whether the numbers of queue pairs have 16 bits, as those of EFA do, which is so where the process has its

@@ -33,13 +33,10 @@ impl Check for CompletionEvents {
         let got = std::mem::replace(count, count.saturating_sub(acknowledged));
         if acknowledged > got {
             let object = cq.name.clone();
+            let events = if acknowledged == 1 { "1 event" } else { &format!("{acknowledged} events") };
             let numbers = format!(
-                "{} of {object} acknowledged, and the program has got {got} that it had not acknowledged",
-                if acknowledged == 1 {
-                    "1 event is".to_owned()
-                } else {
-                    format!("{acknowledged} events are")
-                }
+                "{events} of {object} acknowledged at once, and the program has got {got} that it had not \
+                 acknowledged"
             );
             let related = vec![related(format!("{object} was made here"), &cq.made)];
             let stack = context.here();

@@ -1,4 +1,5 @@
-//! Memory that the program frees, and ends without exit(3), as the preload libpumice_check.so tells of it (`verbs/checkpreload`).
+//! Memory that the program frees, and ends without exit(3), as the preload libpumice_check.so tells of it
+//! (`verbs/checkpreload`).
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

@@ -1,9 +1,9 @@
-//! Programs that are ended by a signal: what was found is written before, and what they wait for in vain is the
-//! last thing that is said.
+//! Programs that are ended by a signal: what was found is written before, and what they wait for in vain is
+//! the last thing that is said.
 //!
 //! A handler may do next to nothing, so the thread that writes does it, and the thread that got the signal
-//! waits for it. Then the signal has its usual effect. Signals for which the program has its own handler,
-//! or which it ignores, stay as they are.
+//! waits for it. Then the signal has its usual effect. Signals for which the program has its own handler, or
+//! which it ignores, stay as they are.
 
 use std::ffi::c_int;
 use std::ptr;

@@ -115,7 +115,8 @@ fn end_by_signal() {
     end(false);
 }
 
-/// The process ends without exit(3), in a thread that may have any lock: everything is written, as by a signal.
+/// The process ends without exit(3), in a thread that may have any lock: everything is written, as by a
+/// signal.
 pub(super) fn end_at_once() {
     let begun = outside::now();
     while outside::since(begun) < PATIENCE {

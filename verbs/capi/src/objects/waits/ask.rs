@@ -10,7 +10,7 @@ use pumice_device::outside;
 use pumice_device::outside::lineage::PerProcess;
 use pumice_device::waits::{Doing, Waiter, Waits};
 
-use super::lock;
+use super::state::lock;
 use crate::ground::check;
 use crate::ground::gate;
 use crate::ground::thread_calls::{Thread, threads};
@@ -20,7 +20,8 @@ use crate::ground::waits::{self, Note, Waiting};
 const WITHIN: Duration = Duration::from_millis(250);
 /// How often it looks meanwhile in which system calls the threads are.
 const LOOKS: u32 = 5;
-/// Calls of a thread that polls by which a program also waits for something else. Others may be this library's.
+/// Calls of a thread that polls by which a program also waits for something else. Others may be this
+/// library's.
 const FOREIGN: [&str; 7] = ["poll", "epoll_wait", "read", "accept", "wait", "connect", "sigwait"];
 
 /// What each device tells other processes, by its index.
@@ -69,7 +70,8 @@ impl Asked {
     }
 }
 
-/// From now on other processes are told this. `has_stacks`: with the lines of the program, which takes some ms.
+/// From now on other processes are told this. `has_stacks`: with the lines of the program, which takes some
+/// ms.
 pub(super) fn keep(device: usize, asked: &Asked, waits: &Arc<Waits>, now_ns: u64, has_stacks: bool) {
     let threads = asked.threads.iter().map(|(view, stack)| {
         let stack = if has_stacks { check::frames_of(stack) } else { Vec::new() };

@@ -1,28 +1,27 @@
 //! Looks for threads of the program that wait in vain, and says why ([`pumice_device::waits`]).
 //!
-//! A thread looks how many completions wait and whether the device gets on, without a lock of the device: four
-//! times a second, twice while nothing moves, and not at all while nothing can be waited for. Only when
-//! something has waited for long, or `pumice hang` asks, it looks what the threads of the program do, and asks
-//! what the device and other processes know.
+//! A thread looks how many completions wait and whether the device gets on, without a lock of the device:
+//! four times a second, twice while nothing moves, and not at all while nothing can be waited for. Only when
+//! something has waited for long, or `pumice hang` asks, it looks what the threads of the program do, and
+//! asks what the device and other processes know.
 
 mod ask;
 mod pace;
+mod state;
 mod tell;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_device::counters::Counters;
 use pumice_device::event::Subscriber;
-use pumice_device::ground::clock::Clock;
 use pumice_device::hca::Hca;
 use pumice_device::inspect::{Collected, TellsWaits};
 use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::outside;
-use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
 use pumice_device::standings;
-use pumice_device::waits::{ArmedNow, Due, QueueNow, Standing, Waits, WaitsSubscriber, graph};
+use pumice_device::waits::{Due, Standing, Waits, WaitsSubscriber, graph};
 use pumice_transport::host::Counter;
 use pumice_transport::path::ROCE_PORT;
 
@@ -33,52 +32,23 @@ use crate::ground::process::own_process;
 use crate::ground::waits::{ask as asks, stir};
 use ask::Asked;
 use pace::Pace;
+use state::{Objects, Queue, Watched, lock, queues_of};
 
 /// How long answers of other processes are waited for.
 const ANSWERS: Duration = Duration::from_millis(300);
 
-/// Between questions to processes that have not looked at their threads yet, and how many questions there are.
+/// Between questions to processes that have not looked at their threads yet, and how many questions there
+/// are.
 const BETWEEN: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 10;
 
-/// A device that is open.
-#[derive(Clone)]
-struct Watched {
-    device: usize,
-    waits: Weak<Waits>,
-    clock: Clock,
-    counters: Arc<Counters>,
-    objects: Objects,
-}
-
-/// What the device with an index has in this process; `None` if it is not open.
-type Objects = fn(usize) -> Option<Collected>;
-
-/// A completion queue of the program.
-struct Queue {
-    device: usize,
-    address: usize,
-    channel: usize,
-    queue: Weak<CompletionQueue>,
-}
-
-#[derive(Default)]
-struct State {
-    devices: Vec<Watched>,
-    queues: Vec<Queue>,
-    has_thread: bool,
-}
-
-static STATE: PerProcess<Mutex<State>> = PerProcess::new(|_| Mutex::default());
-
-fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How long something waits until it is told; `None`: nothing is.
+/// How long something waits until it is told; `None`: nothing is. In a world, which knows when all threads
+/// wait for ever and in which a thread more is another run, only if the user asks.
 fn patience() -> Option<Duration> {
+    let settings = settings().ok()?;
     let is_told = logs(Log::Warn) || check::is_on();
-    settings().ok().and_then(|settings| settings.patience()).filter(|_| is_told)
+    let is_wanted = settings.hang_after.is_some() || !outside::world::is_here();
+    settings.patience().filter(|_| is_told && is_wanted)
 }
 
 /// What hears of a device that is being opened, if waits are told.
@@ -133,24 +103,8 @@ pub(super) fn cq_made(device: usize, address: usize, channel: usize, queue: &Arc
     }
 }
 
-/// The completion queues of a device, as they are now.
-fn queues_of(device: usize) -> Vec<QueueNow> {
-    let queues = lock();
-    let own = queues.queues.iter().filter(|known| known.device == device);
-    own.filter_map(|known| {
-        let queue = known.queue.upgrade()?;
-        let filled = queue.len();
-        let armed = match filled > 0 || known.channel != 0 {
-            true if queue.is_armed_for_solicited() => ArmedNow::ForSolicited,
-            true if queue.is_armed() => ArmedNow::ForAll,
-            _ => ArmedNow::No,
-        };
-        Some(QueueNow { number: queue.handle().index, channel: known.channel as u64, filled, armed })
-    })
-    .collect()
-}
-
-/// A number that changes when a device gets on: packets that only repeat what was, or refuse it, do not count.
+/// A number that changes when a device gets on: packets that only repeat what was, or refuse it, do not
+/// count.
 fn moved(counters: &Counters) -> u64 {
     let count = |counter| counters.value(counter);
     let packets = count(Counter::TxPackets).wrapping_add(count(Counter::RxPackets));

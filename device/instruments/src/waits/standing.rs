@@ -1,0 +1,133 @@
+//! How processes stand, and what is said of them.
+
+use std::net::IpAddr;
+
+use pumice_events::inspect::Collected;
+use serde::{Deserialize, Serialize};
+
+/// A process as it stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The host that it runs on; empty: the one that looks.
+    #[serde(default)]
+    pub host: String,
+    /// Its number.
+    pub pid: u32,
+    /// Its program; empty if it is not known.
+    pub program: String,
+    /// The address of its device; none: all of the host's.
+    pub address: Option<IpAddr>,
+    /// Which of the processes at its address it is.
+    pub index: u8,
+    /// A signal has stopped it.
+    pub is_stopped: bool,
+    /// What it says of its objects and of its threads; none: it did not answer.
+    pub objects: Option<Collected>,
+}
+
+/// Why a process waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Why {
+    /// It knows the reason itself.
+    Told,
+    /// No program listens where it asks for a connection.
+    NobodyListens,
+    /// The listener's program does not read its events.
+    Unread,
+    /// The peer's process is stopped.
+    Stopped,
+    /// The peer's process has ended.
+    Ended,
+    /// The peer's queue pair was destroyed.
+    Destroyed,
+    /// The peer's queue pair does not receive yet.
+    NotReady,
+    /// The peer's queue pair has failed.
+    Failed,
+    /// Nothing is posted that could complete where it waits.
+    Nothing,
+    /// The peer has posted no receive request for a message.
+    NoReceive,
+    /// The peer has not answered a request for a connection.
+    Answer,
+    /// The peer has not sent.
+    Message,
+    /// The peer has not acknowledged.
+    Acknowledgement,
+}
+
+impl Standing {
+    /// Whether the process looks at its threads when it is asked to, and has not done so since `before`.
+    pub fn has_to_look(&self, before: &[Standing]) -> bool {
+        let looks = |one: &Standing| Some(one.objects.as_ref()?.waits.as_ref()?.looks);
+        let is_own =
+            |other: &&Standing| (&other.host, other.pid, other.index) == (&self.host, self.pid, self.index);
+        let then = before.iter().find(is_own).and_then(looks).unwrap_or_default();
+        looks(self).is_some_and(|now| now <= then)
+    }
+}
+
+impl Why {
+    /// Whether nothing that the peer waits for could end it.
+    pub(super) const fn is_root(self) -> bool {
+        matches!(
+            self,
+            Why::Told
+                | Why::NobodyListens
+                | Why::Unread
+                | Why::Stopped
+                | Why::Ended
+                | Why::Destroyed
+                | Why::NotReady
+                | Why::Failed
+                | Why::Nothing
+        )
+    }
+}
+
+impl Why {
+    /// Whether the process that waits has said it, or will, without a look at others.
+    pub(super) const fn is_known(self) -> bool {
+        matches!(self, Why::Told | Why::NobodyListens | Why::Unread | Why::Answer)
+    }
+}
+
+/// A wait of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    /// The process that waits, as a position in the list.
+    pub from: usize,
+    /// The process that it waits for; none: no process that is known.
+    pub to: Option<usize>,
+    /// Why.
+    pub why: Why,
+    /// The same in words, which go on after the name of the process: "waits for …".
+    pub words: String,
+    /// The queue pair that it is about.
+    pub qpn: Option<u32>,
+    /// A message is waited for, which may also come in another way.
+    pub is_of_message: bool,
+}
+
+/// What holds some of the processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// In one sentence.
+    pub sentence: String,
+    /// The processes of a circle, each of which waits for the next; or those from one that waits to the root.
+    pub processes: Vec<usize>,
+    /// They wait for each other.
+    pub is_circle: bool,
+    /// Nothing else can end it. Else it may be that a thread of the last one goes on.
+    pub is_certain: bool,
+}
+
+/// Who waits for whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Graph {
+    /// All waits.
+    pub waits: Vec<Wait>,
+    /// What holds them, the surest first.
+    pub verdicts: Vec<Verdict>,
+}
