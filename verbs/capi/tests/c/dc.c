@@ -294,8 +294,8 @@ int main(void)
 	struct ibv_qp *second = initiator(0, 0, 0);
 	ex = starts(second, 21);
 	ibv_wr_send(ex);
-	struct ibv_qp nobody = {.qp_num = one->qp_num ^ 0x40};
-	posts(ex, &nobody, KEY, piece(0, 8));
+	struct ibv_qp missing = {.qp_num = one->qp_num ^ 0x40};
+	posts(ex, &missing, KEY, piece(0, 8));
 	ends(sends, 21, IBV_WC_RETRY_EXC_ERR);
 
 	/* Streams fail alone, until so many have failed. */

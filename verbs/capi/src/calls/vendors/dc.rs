@@ -32,8 +32,8 @@ const MASK_DC: u64 = 1 << 1;
 const MASK_OPERATIONS: u64 = 1 << 2;
 const MASK_STREAMS: u64 = 1 << 3;
 const MASK_KNOWN: u64 = (1 << 4) - 1;
-/// `MLX5DV_QP_CREATE_*`: data in completions, no and yes; credits for packets; signatures one after the other;
-/// data out of order. The first two, the third and the last change nothing here.
+/// `MLX5DV_QP_CREATE_*`: no data in completions, and data in completions; credits for packets; data out of
+/// order. None of them changes anything here.
 const NO_DATA_IN_CQE: u32 = 1 << 3;
 const DATA_IN_CQE: u32 = 1 << 4;
 const PACKET_CREDITS: u32 = 1 << 5;
