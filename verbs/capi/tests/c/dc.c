@@ -211,7 +211,9 @@ int main(void)
 	says_what_dc_can_do();
 
 	struct ibv_qp *one = target(KEY), *two = target(7), *from = initiator(0, 0, 0);
-	CLAIM(one->qp_num != two->qp_num);
+	CLAIM(one->qp_num != two->qp_num && !ibv_qp_to_qp_ex(one) && !setter_of(NULL));
+	uint32_t number;
+	FAILS(ibv_get_srq_num(srq, &number), 0);
 	memset(memory, 'a', 16000);
 
 	/* To one target and the other in turn: in order, from one shared receive queue. */
