@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use pumice_device::profile::{BUILT_IN, PERSONALITIES, Profile};
+use pumice_device::profile::{BUILT_IN, PERSONALITIES, Profile, Vendor};
+use pumice_transport::types::QpType;
 use serde::Serialize;
 
 use crate::outcome::CommandError;
@@ -40,11 +41,17 @@ pub(crate) fn all() -> Vec<Personality> {
         driver: profile.driver.clone(),
         link_layer: profile.port.link_layer.name(),
         queue_pairs: profile.queue_pairs.words(),
-        vendor_calls: profile.direct_call_names(),
+        vendor_calls: profile.direct_call_names().or_else(|| dc_calls(&profile)),
         refused: profile.refuses.calls().iter().map(|call| call.name()).collect(),
         remark: remark(text),
     });
     told.collect()
+}
+
+/// Without all calls of the vendor programs may get those that make and use queue pairs of DC.
+fn dc_calls(profile: &Profile) -> Option<&'static str> {
+    let has_dc = profile.vendor() == Some(Vendor::Mellanox) && profile.queue_pairs.has(QpType::Dci);
+    has_dc.then_some("mlx5dv_* of DC")
 }
 
 /// The comment at the beginning of a profile.

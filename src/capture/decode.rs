@@ -3,11 +3,12 @@
 use std::hash::{DefaultHasher, Hasher};
 
 use pumice_transport::path::ROCE_PORT;
+use pumice_transport::qp::NumberedPart;
 use pumice_transport::wire::{self, Bth, Datagram, LinkType, Packet, Verdict, decapsulate, icrc};
 
 use super::file::Frame;
 use super::management::{Management, message_of};
-use super::record::{Congestion, Flags, Icrc, Record};
+use super::record::{Congestion, Flags, Icrc, Part, Record};
 
 /// What a frame is.
 pub(crate) enum Decoded {
@@ -131,6 +132,7 @@ fn record(time_ns: u64, datagram: &Datagram<'_>, payload: &[u8], icrc: Icrc) -> 
             record.message = record.cm.is_some().then(|| message_of(&packet)).flatten();
             if packet.headers().deth.is_some() {
                 record.digest = digest(packet.payload());
+                record.part = NumberedPart::of(packet.payload()).map(Part);
             }
             record.payload_bytes = packet.payload().len();
         }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 
 use pumice_transport::mad::CmMessage;
+use pumice_transport::qp::NumberedPart;
 use pumice_transport::types::AtomicOperation;
 use pumice_transport::wire::{self, Bth, NakCode, Syndrome, credits, rnr_timer_ns};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -36,6 +37,9 @@ pub(crate) struct Record {
     pub(crate) headers: Headers,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cm: Option<Management>,
+    /// Of SRD and DC, whose packets are datagrams.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) part: Option<Part>,
     /// A digest of the payload of a datagram.
     #[serde(skip)]
     pub(crate) digest: u64,
@@ -70,6 +74,7 @@ impl Default for Record {
             flags: Flags::default(),
             headers: Headers::default(),
             cm: None,
+            part: None,
             digest: 0,
             message: None,
             payload_bytes: 0,
@@ -120,6 +125,9 @@ impl Record {
         self.headers.write_text(out)?;
         if let Some(cm) = &self.cm {
             cm.write_text(out)?;
+        }
+        if let Some(Part(part)) = &self.part {
+            part_text(part, out)?;
         }
         match &self.malformed {
             Some(what) => write!(out, "  MALFORMED: {what}")?,
@@ -235,6 +243,37 @@ impl Serialize for Icrc {
         map.serialize_entry("icrc", verdict)?;
         if let Icrc::Bad { right_for_ip_id: Some(id) } = self {
             map.serialize_entry("icrc_right_for_ip_id", id)?;
+        }
+        map.end()
+    }
+}
+
+/// A part of a message of SRD or DC, or an answer to one.
+#[derive(Debug)]
+pub(crate) struct Part(pub(crate) NumberedPart);
+
+/// As in ` DC SEND, message 3, part 1 of 4, stream 0`, with parts counted from 1.
+fn part_text(part: &NumberedPart, out: &mut dyn Write) -> io::Result<()> {
+    let NumberedPart { service, kind, message, part, parts, stream, .. } = *part;
+    write!(out, "  {service} {kind}, message {message}, part {} of {parts}", u64::from(part) + 1)?;
+    match stream {
+        Some(stream) => write!(out, ", stream {stream}"),
+        None => Ok(()),
+    }
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let NumberedPart { service, kind, message, part, parts, length_bytes, stream } = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("service", service)?;
+        map.serialize_entry("part_kind", kind)?;
+        map.serialize_entry("message", &message)?;
+        map.serialize_entry("part", &part)?;
+        map.serialize_entry("parts", &parts)?;
+        map.serialize_entry("message_bytes", &length_bytes)?;
+        if let Some(stream) = stream {
+            map.serialize_entry("stream", &stream)?;
         }
         map.end()
     }

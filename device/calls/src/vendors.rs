@@ -13,7 +13,7 @@ pub(crate) const DEVX: &str = "use the calls of libibverbs (UCX: UCX_IB_MLX5_DEV
 pub(crate) const FLOWS: &str = "no packet of Ethernet passes here that could be steered";
 pub(crate) const LIBIBVERBS: &str = "use the calls of libibverbs, which every device has";
 pub(crate) const EFA: &str = "start the program with `pumice run --device efa`, whose device answers it";
-pub(crate) const DC: &str = "start the program with `pumice run --device connectx-7`, or use RC or UD instead of DC (UCX: \
-     UCX_TLS=rc_v,ud_v)";
+pub(crate) const DC: &str = "start the program with `pumice run --device connectx-7`, or use RC or UD \
+     instead of DC (UCX: UCX_TLS=rc_v,ud_v)";
 pub(crate) const CONNECTX: &str = "start the program with `pumice run --profile FILE`, where FILE says \
      vendor_id = 0x02c9 and dv = \"calls\"";

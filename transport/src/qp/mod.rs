@@ -10,8 +10,8 @@
 //! * `responder` + `response`: request packets → memory and receive queue, → response packets (RC, XRC);
 //!   `unreliable`: the receiving side of UC; `datagram`: of UD
 //! * `inbound`: messages put together from packets, for all services; `outbound`: packets written, for all
-//! * `numbered`: services that number their messages in datagrams: `srd`, reliable and without order; `dc`, in order
-//!   from an initiator to any target
+//! * `numbered`: services that number their messages in datagrams: `srd`, reliable and without order;
+//!   `dc`, in order from an initiator to any target
 //! * `frame`: the Ethernet frames of raw packet queue pairs, which are no packets
 //! * `migration`: the alternate path, and when it is used
 //! * `window`: how much may be in flight; `dcqcn`: how fast it leaves; `congestion`: what marks lead to
@@ -32,6 +32,7 @@ mod modify;
 #[cfg(test)]
 mod network_kit;
 mod numbered;
+mod numbered_part;
 mod outbound;
 mod peer_port;
 mod post;
@@ -66,6 +67,7 @@ pub use dcqcn::{Congestion, CongestionAlgorithm, DcqcnParameters, NotificationPa
 pub use figures::Figures;
 pub use frame::FrameDropped;
 pub use modify::ResolvedPath;
+pub use numbered_part::NumberedPart;
 pub use outbound::Progress;
 pub use response::Urgency;
 pub use settings::QpConfig;
@@ -154,8 +156,8 @@ impl QueuePair {
         &self.capacity
     }
 
-    /// What it was made with beside what all have, if its type is that of the service; `order`: in which order
-    /// messages of SRD leave. Nothing is on its way yet.
+    /// What it was made with beside what all have, if its type is that of the service; `order`: in which
+    /// order messages of SRD leave. Nothing is on its way yet.
     pub fn set_own(&mut self, own: OwnService, order: SrdOrder) {
         if own.qp_type() == self.settings.qp_type {
             self.numbered = Some(Box::new(Numbered::of(own, order, self.capacity.max_send_wr)));

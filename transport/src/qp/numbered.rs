@@ -2,11 +2,12 @@
 
 use core::net::IpAddr;
 
-use super::dc::Dc;
+use super::dc::{self, Dc};
+use super::numbered_part::NumberedPart;
 use super::outbound::Progress;
 use super::response::Urgency;
 use super::settings::Settings;
-use super::srd::{Srd, SrdOrder};
+use super::srd::{self, Srd, SrdOrder};
 use crate::host::{Host, Transmit};
 use crate::path::Arrival;
 use crate::types::{DcStreams, OwnService, QpType, SendRequest, WcStatus};
@@ -156,5 +157,12 @@ impl Numbered {
     /// Everything that was posted ends as flushed; what has half arrived is forgotten.
     pub(super) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
         each!(self, one => one.flush(settings, host));
+    }
+}
+
+impl NumberedPart {
+    /// What the payload of a datagram says, if it is of such a service.
+    pub fn of(payload: &[u8]) -> Option<NumberedPart> {
+        srd::described(payload).or_else(|| dc::described(payload))
     }
 }

@@ -19,8 +19,8 @@ use crate::transport::options::RcConnectOptions;
 use crate::transport::{Dci, Dct, Srd, Transport};
 
 impl QueuePair<Srd> {
-    /// Makes the queue pair send, and receive from others with this Q_Key. `rnr_retry`: how often a message is
-    /// repeated while the peer has no receive posted, 0…6; 7 is for ever.
+    /// Makes the queue pair send, and receive from others with this Q_Key. `rnr_retry`: how often a message
+    /// is repeated while the peer has no receive posted, 0…6; 7 is for ever.
     ///
     /// # Errors
     /// `Refused`: it is active already ([`QueuePair::reset`] it).
@@ -38,8 +38,8 @@ impl QueuePair<Srd> {
         })
     }
 
-    /// What others need to send to this queue pair, once it is active. For RDMA they need an address handle of
-    /// this side as well.
+    /// What others need to send to this queue pair, once it is active. For RDMA they need an address handle
+    /// of this side as well.
     ///
     /// # Errors
     /// As [`QueuePair::state`].
@@ -49,8 +49,8 @@ impl QueuePair<Srd> {
 }
 
 impl<'a> SendRequest<'a, Srd> {
-    /// SEND of the slices' bytes, at most 8928, which arrive once and in no order. Signaled, as all requests of
-    /// SRD are.
+    /// SEND of the slices' bytes, at most 8928, which arrive once and in no order. Signaled, as all requests
+    /// of SRD are.
     pub fn send_to_peer(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
         SendRequest::new(SendOpcode::Send, local).to_address(to).signaled()
     }
@@ -195,8 +195,8 @@ impl QueuePair<Dci> {
 }
 
 impl QueuePairBuilder<Dci> {
-    /// Streams, so many as 2 to the power of `log_concurrent`, at most 6: each has an order of its own and fails
-    /// alone, until 2 to the power of `log_errored` have failed.
+    /// Streams, so many as 2 to the power of `log_concurrent`, at most 6: each has an order of its own and
+    /// fails alone, until 2 to the power of `log_errored` have failed.
     pub fn streams(self, log_concurrent: u8, log_errored: u8) -> Self {
         let streams = Some(DcStreams { log_concurrent, log_errored });
         self.own(OwnService::DcInitiator { streams })

@@ -286,8 +286,8 @@ impl Hca {
         engine.queue_pairs.by_number(qpn).is_some_and(|(_, entry)| entry.qp.takes_unsolicited())
     }
 
-    /// A stream of an initiator of DC that has failed works again. False: it is none in RTS that was made with
-    /// streams.
+    /// A stream of an initiator of DC that has failed works again. False: it is none in RTS that was made
+    /// with streams.
     pub fn reset_dc_stream(&self, qpn: Qpn, stream: u16) -> bool {
         let mut engine = self.core.lock();
         let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else { return false };

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::header::{HEADER_BYTES, Header, Kind, Reason};
+use super::header::{HEADER_BYTES, Header, Kind, QKEY, Reason};
 use crate::event::Side;
 use crate::host::{Host, RemoteKey, Transmit};
 use crate::path::Path;
@@ -68,8 +68,7 @@ impl Answers {
         while let Some(answer) = self.0.front_mut() {
             let Answer { path, to, header, value } = answer;
             let message = header.message;
-            let to =
-                To { path, qpn: *to, qkey: super::QKEY, side: Side::Responder, message, transmission: 1 };
+            let to = To { path, qpn: *to, qkey: QKEY, side: Side::Responder, message, transmission: 1 };
             let data_bytes = match header.kind {
                 Kind::Data => header.length().unwrap_or(0),
                 Kind::Value => size_of::<u64>(),

@@ -1,6 +1,7 @@
 //! The header of DC between two pumice devices, in front of the payload of a datagram. Adapters have another
 //! one, which is not public.
 
+use crate::qp::NumberedPart;
 use crate::qp::srd::{parts_of, take};
 use crate::types::WcStatus;
 
@@ -9,6 +10,8 @@ pub(crate) const HEADER_BYTES: usize = 68;
 /// Bytes of the operands of an atomic, behind the header.
 pub(crate) const OPERAND_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"DC 1";
+/// Q_Key of the datagrams. The access key in the header is what counts.
+pub(crate) const QKEY: u32 = 0x8443_0000;
 
 /// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +70,25 @@ impl Kind {
     /// It has immediate data.
     pub(crate) const fn has_imm(self) -> bool {
         matches!(self, Kind::SendImm | Kind::WriteImm)
+    }
+
+    /// In words.
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Send => "SEND",
+            Kind::SendImm => "SEND_WITH_IMM",
+            Kind::Write => "RDMA_WRITE",
+            Kind::WriteImm => "RDMA_WRITE_WITH_IMM",
+            Kind::Read => "RDMA_READ",
+            Kind::CompareSwap => "ATOMIC_CMP_AND_SWP",
+            Kind::FetchAdd => "ATOMIC_FETCH_AND_ADD",
+            Kind::Ack => "answer: before this",
+            Kind::Behind => "answer: this is missing",
+            Kind::NotReady => "answer: no receive request",
+            Kind::Data => "data of RDMA_READ",
+            Kind::Value => "value of an atomic",
+            Kind::Refused => "answer: refused",
+        }
     }
 
     /// Its data goes into a receive request.
@@ -231,6 +253,20 @@ impl Header {
         let left = u64::from(self.total).checked_sub(self.offset())?;
         usize::try_from(left.min(self.part_bytes.into())).ok()
     }
+}
+
+/// What a datagram says, for those that look at packets.
+pub(crate) fn described(payload: &[u8]) -> Option<NumberedPart> {
+    let (header, _) = Header::parse(payload)?;
+    Some(NumberedPart {
+        service: "DC",
+        kind: header.kind.name(),
+        message: header.message,
+        part: header.part,
+        parts: header.parts(),
+        length_bytes: header.total,
+        stream: Some(header.stream),
+    })
 }
 
 #[cfg(test)]

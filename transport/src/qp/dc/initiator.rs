@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::header::Header;
-use super::stream::{State, Stream, Waiting};
+use super::message::Waiting;
+use super::stream::{State, Stream};
 use crate::host::{Host, Transmit};
 use crate::qp::outbound::Progress;
 use crate::qp::send_queue::SendWqe;

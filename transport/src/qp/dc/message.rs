@@ -2,8 +2,7 @@
 
 use core::net::IpAddr;
 
-use super::header::{Header, Kind, OPERAND_BYTES};
-use super::stream::{Waiting, part_bytes};
+use super::header::{HEADER_BYTES, Header, Kind, OPERAND_BYTES, QKEY};
 use crate::event::Side;
 use crate::host::{Ended, Host, MemoryError, Transmit};
 use crate::qp::outbound::{Emitted, Progress};
@@ -15,6 +14,16 @@ use crate::wire::{Psn, Qpn};
 
 /// `rnr_retry` that stands for ever.
 const FOR_EVER: u8 = 7;
+
+/// A request that waits for its turn.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) wqe: SendWqe,
+    pub(super) to: UdDestination,
+    pub(super) access_key: u64,
+    /// It cannot be carried out.
+    pub(super) fault: Option<WcStatus>,
+}
 
 #[derive(Debug)]
 pub(super) struct Active {
@@ -179,7 +188,7 @@ impl Active {
         let to = To {
             path: &self.to.path,
             qpn: self.to.qpn,
-            qkey: super::QKEY,
+            qkey: QKEY,
             side: Side::Requester,
             message: self.number,
             transmission: turn.transmission,
@@ -341,4 +350,9 @@ fn kind_of(opcode: SendOpcode) -> Option<Kind> {
         SendOpcode::FetchAdd => Kind::FetchAdd,
         _ => return None,
     })
+}
+
+/// Bytes of a part: what a datagram has room for.
+fn part_bytes(settings: &Settings) -> u16 {
+    u16::try_from(settings.mtu_bytes.saturating_sub(HEADER_BYTES) & !3).unwrap_or(u16::MAX - 3)
 }

@@ -2,9 +2,10 @@
 //! address handle, a number and an access key.
 //!
 //! Messages travel in parts, each a datagram of UD with a header of its own behind the DETH (`header`). Each
-//! stream of an initiator keeps an order of its own: a message to another target waits until those before it are
-//! answered (`stream`, `message`). A target carries out the messages of a stream in the order of their numbers
-//! and takes each part once; what it misses it asks for, and what comes again it answers again (`target`).
+//! stream of an initiator keeps an order of its own: a message to another target waits until those before
+//! it are answered (`stream`, `message`). A target carries out the messages of a stream in the order of
+//! their numbers and takes each part once; what it misses it asks for, and what comes again it answers again
+//! (`target`).
 
 mod answers;
 mod header;
@@ -24,12 +25,11 @@ use crate::path::Arrival;
 use crate::types::{DcStreams, SendRequest, WcStatus};
 use crate::wire::Packet;
 
+pub(super) use header::described;
+
 use header::Header;
 use initiator::Initiator;
 use target::{Came, Target};
-
-/// Q_Key of the datagrams. The access key in the header is what counts.
-const QKEY: u32 = 0x8443_0000;
 
 /// The state of DC of one queue pair.
 #[derive(Debug)]

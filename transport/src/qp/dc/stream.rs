@@ -3,33 +3,23 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::IpAddr;
 
-use super::header::{HEADER_BYTES, Header, Kind, Reason};
-use super::message::{Active, Turn};
+use super::header::{Header, Kind, Reason};
+use super::message::{Active, Turn, Waiting};
 use crate::host::{Host, Transmit};
 use crate::qp::outbound::Progress;
-use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
-use crate::types::{SendFlags, UdDestination, WcStatus};
+use crate::types::{SendFlags, WcStatus};
 use crate::wire::{Psn, Qpn, rnr_timer_ns, transport_timer_ns};
 
 /// Messages of a stream that are under way at once.
 const MOST_ACTIVE: usize = 64;
 /// Targets of which the next message's number is kept, where no message is under way.
 const MOST_WAYS: usize = 4096;
-/// The shortest wait for an answer, whatever `timeout` says: a peer may be a process that waits for a core.
+/// The shortest wait for an answer, also with a shorter `timeout`: a peer may be a process that waits for a
+/// core.
 const LEAST_WAIT_NS: u64 = 4_000_000;
 /// The wait doubles as often as this.
 const MOST_DOUBLINGS: u32 = 2;
-
-/// A request that waits for its turn.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) wqe: SendWqe,
-    pub(super) to: UdDestination,
-    pub(super) access_key: u64,
-    /// It cannot be carried out.
-    pub(super) fault: Option<WcStatus>,
-}
 
 /// The numbers of messages from a stream to a target.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +95,9 @@ impl Stream {
 
     /// Whether something may leave that has not left.
     pub(super) fn wants_to_send(&self) -> bool {
+        if self.held_until_ns != 0 {
+            return false;
+        }
         let may_begin = self.waiting.front().is_some_and(|waiting| self.admits(waiting));
         may_begin || self.active.iter().any(Active::has_unsent)
     }
@@ -159,10 +152,9 @@ impl Stream {
         if !draining {
             self.activate(settings, now_ns);
         }
-        if self.held_until_ns > now_ns {
+        if self.held_until_ns != 0 {
             return Progress::Idle;
         }
-        self.held_until_ns = 0;
         let (mut returning, most_returning) = (0, settings.read_depth());
         let floor = self.active.front().map_or(0, |oldest| oldest.number());
         for active in &mut self.active {
@@ -253,7 +245,7 @@ impl Stream {
                 is_news = true;
                 active.fail(Reason::of(header.reason).status());
             }
-            (Kind::NotReady, Some(active)) if self.held_until_ns <= now_ns => {
+            (Kind::NotReady, Some(active)) if self.held_until_ns == 0 => {
                 if active.waits_for_receive() {
                     self.held_until_ns = now_ns.saturating_add(rnr_timer_ns(header.rnr_timer));
                 } else {
@@ -281,7 +273,14 @@ impl Stream {
     }
 
     pub(super) fn handle_timeout<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
-        if self.active.is_empty() || self.held_until_ns > now_ns || self.deadline_ns > now_ns {
+        if self.held_until_ns != 0 {
+            if self.held_until_ns <= now_ns {
+                self.held_until_ns = 0;
+                self.deadline_ns = now_ns.saturating_add(wait_ns(settings, 0));
+            }
+            return;
+        }
+        if self.active.is_empty() || self.deadline_ns > now_ns {
             return;
         }
         self.repetitions += 1;
@@ -302,9 +301,4 @@ impl Stream {
 fn wait_ns(settings: &Settings, repetitions: u32) -> u64 {
     let Some(timer_ns) = transport_timer_ns(settings.timeout) else { return u64::MAX };
     timer_ns.max(LEAST_WAIT_NS).saturating_mul(1 << repetitions.min(MOST_DOUBLINGS))
-}
-
-/// Bytes of a part: what a datagram has room for.
-pub(super) fn part_bytes(settings: &Settings) -> u16 {
-    u16::try_from(settings.mtu_bytes.saturating_sub(HEADER_BYTES) & !3).unwrap_or(u16::MAX - 3)
 }

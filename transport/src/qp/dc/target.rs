@@ -19,8 +19,8 @@ use crate::wire::{Psn, Qpn};
 const MOST_WAYS: usize = 4096;
 /// Values of atomics that are remembered of one way: more than may be under way there.
 const MOST_VALUES: usize = 256;
-/// No packet is under way for so long: one that seems to be of an earlier way then is of a host that has begun
-/// to count time anew.
+/// No packet is under way for so long: one that seems to be of an earlier way then is of a host that has
+/// begun to count time anew.
 const LONGEST_LIFE_NS: u64 = 60_000_000_000;
 /// Least bytes of a part: a message has few enough of them.
 const LEAST_PART_BYTES: u16 = 64;

@@ -227,7 +227,7 @@ const TO_RECEIVE: u64 = 512 * 1024;
 /// The word that atomics add to.
 const WORD: u64 = 480 * 1024;
 
-/// Three nodes send to each other, on several streams or on one: everything is carried out once, and in order.
+/// Three nodes send to each other, on several streams or on one: all is carried out once, and in order.
 fn one_seed(seed: u64, streams: Option<DcStreams>) {
     let mut random = Random(seed ^ 0x5eed);
     let weather = Weather {
@@ -430,9 +430,9 @@ fn an_error_ends_the_initiator_and_what_follows_is_flushed_and_not_carried_out()
     atomic.remote = RemoteTarget { address: 8, rkey: WRONG_KEY };
     atomic.atomic = Some(AtomicOperation::FetchAdd { add: 1 });
     cases.push((atomic, WcStatus::RemAccessErr, false));
-    let mut nobody = request(1, SendOpcode::Send, (0, 1), &list);
-    nobody.ud = Some(UdDestination { path: path(0, 1), qpn: Qpn::new(0x777), qkey: 0 });
-    cases.push((nobody, WcStatus::RetryExcErr, false));
+    let mut missing = request(1, SendOpcode::Send, (0, 1), &list);
+    missing.ud = Some(UdDestination { path: path(0, 1), qpn: Qpn::new(0x777), qkey: 0 });
+    cases.push((missing, WcStatus::RetryExcErr, false));
     for (mistake, status, is_told) in cases {
         let mut network = Network::new(2, 1, CALM, None, 7);
         network.nodes[1].device.receives.push_back((7, sge(TO_RECEIVE, 1000)));

@@ -1,6 +1,7 @@
 //! The header of SRD between two pumice devices, in front of the payload of a datagram. Adapters have another
 //! one, which is not public.
 
+use crate::qp::NumberedPart;
 use crate::types::WcStatus;
 
 /// Bytes of the header.
@@ -61,6 +62,21 @@ impl Kind {
     /// It has immediate data.
     pub(crate) const fn has_imm(self) -> bool {
         matches!(self, Kind::SendImm | Kind::WriteImm)
+    }
+
+    /// In words.
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Send => "SEND",
+            Kind::SendImm => "SEND_WITH_IMM",
+            Kind::Write => "RDMA_WRITE",
+            Kind::WriteImm => "RDMA_WRITE_WITH_IMM",
+            Kind::Read => "RDMA_READ",
+            Kind::Data => "data of RDMA_READ",
+            Kind::Progress => "answer: parts came",
+            Kind::NotReady => "answer: no receive request",
+            Kind::Done => "answer: ended",
+        }
     }
 
     /// Its data goes into a receive request.
@@ -235,6 +251,20 @@ impl Header {
         let left = u64::from(self.total).checked_sub(self.offset())?;
         usize::try_from(left.min(self.part_bytes.into())).ok()
     }
+}
+
+/// What a datagram says, for those that look at packets.
+pub(crate) fn described(payload: &[u8]) -> Option<NumberedPart> {
+    let (header, _) = Header::parse(payload)?;
+    Some(NumberedPart {
+        service: "SRD",
+        kind: header.kind.name(),
+        message: header.message,
+        part: header.part,
+        parts: header.parts(),
+        length_bytes: header.total,
+        stream: None,
+    })
 }
 
 /// Parts of a message: an empty one has one.

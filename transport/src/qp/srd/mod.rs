@@ -32,7 +32,7 @@ use send::Sender;
 
 pub use send::SrdOrder;
 
-pub(super) use header::{parts_of, take};
+pub(super) use header::{described, parts_of, take};
 pub(super) use packet::{To, send_packet};
 pub(super) use window::{Parts, WINDOW_PARTS};
 

@@ -289,8 +289,8 @@ fn exactly_the_expected_transitions_exist() {
             }
         }
     }
-    // Raw packets have neither a change in INIT nor one in SQD, nor have initiators of DC one in SQE. Targets of
-    // DC come to RTR alone.
+    // Raw packets have neither a change in INIT nor one in SQD, nor have initiators of DC one in SQE. Targets
+    // of DC come to RTR alone.
     assert_eq!(existing, 5 * 21 + 4 * 22 + 20 + 2);
     let rows: usize = TRANSITIONS.iter().map(|row| row.types.len()).sum();
     assert_eq!(rows, existing, "a row shadows another one, or the text misses a transition");

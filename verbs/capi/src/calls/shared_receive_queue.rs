@@ -8,6 +8,7 @@ use pumice_device::hca::SrqSetup;
 use pumice_device::objects::srq::SrqChange;
 use pumice_device::profile::Vendor;
 
+use super::vendors::dc::has_dc;
 use crate::ground::abi::{
     ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
 };
@@ -165,11 +166,15 @@ pub(crate) extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attributes: Out<'_, ib
     })
 }
 
-/// Number by which remote senders name an XRC SRQ.
+/// Number by which remote senders name an XRC SRQ. Where there is DC, as on mlx5, every SRQ has one: programs
+/// such as perftest ask for it, and need it for nothing.
 pub(crate) extern "C" fn get_srq_num(srq: *mut ibv_srq, srq_num: Out<'_, u32>) -> c_int {
     status_of(Call::ibv_get_srq_num, About::on(srq), || {
         let srq = live::<Srq>(srq)?;
-        let number = srq.hca().srq_number(srq.handle())?;
+        let number = match srq.hca().srq_number(srq.handle()) {
+            Err(_) if has_dc(&*srq.context()?) => srq.handle().index,
+            number => number?,
+        };
         srq_num.required()?.set(number);
         Ok(())
     })

@@ -234,7 +234,8 @@ impl<'a, T> InOut<'a, T> {
         In(self.0.cast_const(), PhantomData).beginning(bytes, otherwise)
     }
 
-    /// Writes the first `bytes` bytes, which a program's structure has that [`InOut::beginning`] was read from.
+    /// Writes the first `bytes` bytes, which a program's structure has that [`InOut::beginning`] was read
+    /// from.
     pub(crate) fn put_beginning(&self, value: &T, bytes: usize) {
         if !self.0.is_null() {
             fill(self.0.cast(), value, bytes);

@@ -211,7 +211,9 @@ int main(void)
 	says_what_dc_can_do();
 
 	struct ibv_qp *one = target(KEY), *two = target(7), *from = initiator(0, 0, 0);
-	CLAIM(one->qp_num != two->qp_num);
+	CLAIM(one->qp_num != two->qp_num && !ibv_qp_to_qp_ex(one) && !setter_of(NULL));
+	uint32_t number;
+	FAILS(ibv_get_srq_num(srq, &number), 0);
 	memset(memory, 'a', 16000);
 
 	/* To one target and the other in turn: in order, from one shared receive queue. */
@@ -294,8 +296,8 @@ int main(void)
 	struct ibv_qp *second = initiator(0, 0, 0);
 	ex = starts(second, 21);
 	ibv_wr_send(ex);
-	struct ibv_qp nobody = {.qp_num = one->qp_num ^ 0x40};
-	posts(ex, &nobody, KEY, piece(0, 8));
+	struct ibv_qp missing = {.qp_num = one->qp_num ^ 0x40};
+	posts(ex, &missing, KEY, piece(0, 8));
 	ends(sends, 21, IBV_WC_RETRY_EXC_ERR);
 
 	/* Streams fail alone, until so many have failed. */

@@ -35,8 +35,8 @@ use crate::objects::queue_pair::Qp;
 const DEVICE_ATTR_PREFIX: u32 = 24;
 const AH_ATTR_PREFIX: u32 = 10;
 
-/// `EFADV_DEVICE_ATTR_CAPS_*`: RDMA READ, RNR_RETRY, completion queues with the sender's GID, RDMA WRITE, WRITEs
-/// with immediate data that take no receive request.
+/// `EFADV_DEVICE_ATTR_CAPS_*`: RDMA READ, RNR_RETRY, completion queues with the sender's GID, RDMA WRITE,
+/// WRITEs with immediate data that take no receive request.
 const CAPABILITIES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4;
 const MAX_RDMA_BYTES: u32 = 1 << 30;
 /// `EFADV_QP_DRIVER_TYPE_SRD`.
@@ -320,7 +320,8 @@ extern "C" fn read_sgid(efa: In<'_, efadv_cq>, gid: Out<'_, ibv_gid>) -> c_int {
     })
 }
 
-/// Whether the completion that was polled last is of a WRITE with immediate data that took no receive request.
+/// Whether the completion that was polled last is of a WRITE with immediate data that took no receive
+/// request.
 extern "C" fn is_unsolicited(efa: In<'_, efadv_cq>) -> bool {
     value(false, || {
         let cq = EfaCq::queue_of(efa).map(live::<Cq>);

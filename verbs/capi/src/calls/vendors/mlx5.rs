@@ -23,7 +23,8 @@ use crate::objects::device::device_of;
 /// reads them.
 const FLAGS: u64 = 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8;
 
-/// `MLX5DV_CONTEXT_MASK_*` that a device with DC answers: what DC pages on demand, streams, READs and atomics.
+/// `MLX5DV_CONTEXT_MASK_*` that a device with DC answers: what DC pages on demand, streams, READs and
+/// atomics.
 const MASK_DC_ODP: u64 = 1 << 7;
 const MASK_DCI_STREAMS: u64 = 1 << 11;
 const MASK_MAX_DC_RD_ATOM: u64 = 1 << 14;
