@@ -5,6 +5,8 @@
 #
 #   benches/instructions.sh                     a table: instructions, polls and readings of the clock for each message
 #   benches/instructions.sh --against COMMIT    builds that commit as well, and exits with 1 if a message costs 3 % more than there
+#   benches/instructions.sh --history           compares with the last line of benches/history in the same way; exits with 77 if that
+#                                               line was made by another compiler, whose code is another one
 #   benches/instructions.sh --line              the line of benches/history for this tree
 #   benches/instructions.sh --budget KIND       where the instructions of one kind are (send-lat, write-lat, read-lat,
 #                                               send-bw-l32, send-bw-l1, write-64k), and which lines of memory they touch
@@ -16,16 +18,17 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-    printf 'instructions.sh: %s; usage: benches/instructions.sh [--against COMMIT | --line | --budget KIND] [--wire auto|udp] [--built FOLDER]\n' "$1" >&2
+    printf 'instructions.sh: %s; usage: benches/instructions.sh [--against COMMIT | --history | --line | --budget KIND] [--wire auto|udp] [--built FOLDER]\n' "$1" >&2
     exit 2
 }
-against='' line='' budget='' wires='auto udp' built=''
+against='' history='' line='' budget='' wires='auto udp' built=''
 while (($# > 0)); do
     case $1 in
     --against)
         against=$(git rev-parse --verify --quiet "${2:-}^{commit}") || usage "--against wants a commit, not '${2:-}'"
         shift
         ;;
+    --history) history=yes ;;
     --line) line=yes ;;
     --budget)
         [[ -n ${2:-} ]] || usage '--budget wants a kind of message'
@@ -43,6 +46,15 @@ while (($# > 0)); do
     esac
     shift
 done
+compiler=rustc-$(rustc --version | awk '{ print $2 }')
+if [[ -n $history ]]; then
+    last=$(grep -v '^#' benches/history | tail -n 1)
+    read -r _ commit made_by counts <<<"$last"
+    if [[ $made_by != "$compiler" ]]; then
+        echo "the last line of benches/history was made by $made_by, and this is $compiler: --against compares with a commit"
+        exit 77
+    fi
+fi
 for program in valgrind cc; do
     command -v "$program" >/dev/null || { echo "instructions.sh: $program is not installed: apt-get install valgrind gcc" >&2 && exit 1; }
 done
@@ -75,7 +87,7 @@ on() {
         scripts/isolated "${@:3}"
 }
 # count FOLDER WIRE: "WIRE KIND INSTRUCTIONS POLLS READINGS" for each kind of message: the window with the fewest.
-windows=3 rounds=400
+windows=2 rounds=200
 count() {
     local at=$1 wire=$2 kind messages polls readings number=0 total
     rm -f "$at"/counted.*
@@ -106,25 +118,32 @@ fi
 for wire in $wires; do count "$here" "$wire"; done >"$here/now"
 name() { if [[ $1 == auto ]]; then echo 'shared memory'; else echo UDP; fi; }
 if [[ -n $line ]]; then
-    printf '%s %s rustc-%s' "$(git log -1 --format=%cs)" "$(git rev-parse --short=8 HEAD)" "$(rustc --version | awk '{ print $2 }')"
+    printf '%s %s %s' "$(git log -1 --format=%cs)" "$(git rev-parse --short=8 HEAD)" "$compiler"
     awk '{ printf " %s/%s=%.0f", $1, $2, $3 } END { print "" }' "$here/now"
-elif [[ -z $against ]]; then
+elif [[ -z $against$history ]]; then
     printf '%-14s %-12s %13s %7s %9s\n' medium message instructions polls 'clock'
     while read -r wire kind count polls readings; do
         printf '%-14s %-12s %13.0f %7.2f %9.2f\n' "$(name "$wire")" "$kind" "$count" "$polls" "$readings"
     done <"$here/now"
 else
-    tree=$work/$against
-    [[ -d $tree/src ]] || { mkdir -p "$tree" && git archive "$against" | tar -x -C "$tree"; }
-    there=$(prepare "$(build "$tree" "$tree/target")")
-    for wire in $wires; do count "$there" "$wire"; done >"$there/now"
-    printf '%-14s %-12s %13s %13s %8s\n' medium message "at ${against:0:8}" here change
+    if [[ -n $history ]]; then
+        # "auto/send-lat=8528" for each kind.
+        tr ' ' '\n' <<<"$counts" | awk -F '[/=]' -v wires=" $wires " 'index(wires, " " $1 " ") { print $1, $2, $3, 0, 0 }' >"$here/there"
+    else
+        commit=${against:0:8} tree=$work/$against
+        [[ -d $tree/src ]] || { mkdir -p "$tree" && git archive "$against" | tar -x -C "$tree"; }
+        there=$(prepare "$(build "$tree" "$tree/target")")
+        for wire in $wires; do count "$there" "$wire"; done >"$here/there"
+    fi
+    printf '%-14s %-12s %13s %13s %8s\n' medium message "at $commit" here change
     failed=0
     while read -r wire kind before count; do
         change=$(awk -v before="$before" -v now="$count" 'BEGIN { printf "%.2f", 100 * (now / before - 1) }')
         verdict=''
         ! awk -v change="$change" 'BEGIN { exit !(change > 3) }' || { verdict='  MORE THAN 3 % WORSE' && failed=1; }
         printf '%-14s %-12s %13.0f %13.0f %+7.1f%%%s\n' "$(name "$wire")" "$kind" "$before" "$count" "$change" "$verdict"
-    done < <(paste -d ' ' "$there/now" "$here/now" | awk '{ print $1, $2, $3, $8 }')
+    done < <(awk 'NR == FNR { before[$1 " " $2] = $3; next } ($1 " " $2) in before { print $1, $2, before[$1 " " $2], $3 }' \
+        "$here/there" "$here/now")
+    ((failed == 0)) || echo 'docs/decisions/fast-path.md says what to do' >&2
     exit $failed
 fi
