@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 /// Commands that need nothing, by the name of their schema.
-pub(crate) const ALONE: [(&str, &[&str]); 9] = [
+pub(crate) const ALONE: &[(&str, &[&str])] = &[
     ("devices", &["devices", "-v", "--devices", "2", "--json"]),
     ("personalities", &["devices", "--personalities", "--json"]),
     ("doctor", &["doctor", "--json"]),
@@ -19,7 +19,7 @@ pub(crate) const ALONE: [(&str, &[&str]); 9] = [
     ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--json"]),
 ];
 /// Commands that read what `Stage::new` has left.
-const BEHIND: [(&str, &[&str]); 9] = [
+const BEHIND: &[(&str, &[&str])] = &[
     ("fault-check", &["fault", "check", "plan.toml", "--json"]),
     ("fault-assert", &["fault", "assert", "1.faults", "--json"]),
     ("fault-compare", &["fault", "compare", "1.faults", "2.faults", "--json"]),
@@ -31,7 +31,7 @@ const BEHIND: [(&str, &[&str]); 9] = [
     ("course-check", &["course", "check", "1", "--json", "--", "./hello"]),
 ];
 /// Commands about a process that runs, in their order.
-const RUNNING: [(&str, &[&str]); 6] = [
+const RUNNING: &[(&str, &[&str])] = &[
     ("stat", &["stat", "--json"]),
     ("stat-watch", &["stat", "--watch", "0.1", "--count", "2", "--json"]),
     ("fault-changed", &["fault", "add", "drop chance=1%", "--json"]),
@@ -63,8 +63,9 @@ impl Stage {
         let tutorial = fs::read_to_string(tutorial).expect("the tutorial is there");
         let program = tutorial.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
         fs::write(stage.folder.join("hello.c"), program.expect("it has its program")).expect("it is ours");
-        let built = Command::new("cc").args(["-g", "-o", "hello", "hello.c", "-libverbs"]);
-        let built = { built }.current_dir(&stage.folder).output();
+        let mut compiler = Command::new("cc");
+        compiler.args(["-g", "-o", "hello", "hello.c", "-libverbs"]).current_dir(&stage.folder);
+        let built = compiler.output();
         if !built.is_ok_and(|built| built.status.success()) || !has_program("ibv_rc_pingpong") {
             eprintln!("**** SKIPPED: apt-get install gcc libibverbs-dev ibverbs-utils");
             return None;
@@ -87,7 +88,7 @@ impl Stage {
     pub(crate) fn values(&self, schema: &str) -> Vec<Value> {
         let is_of_it = |&&(name, _): &&(&str, &[&str])| name == schema;
         let mut values: Vec<Value> = Vec::new();
-        for (_, words) in ALONE.iter().chain(&BEHIND).filter(is_of_it) {
+        for (_, words) in ALONE.iter().chain(BEHIND).filter(is_of_it) {
             let output = self.output(words);
             values.extend(parsed(&output, words));
         }
@@ -117,7 +118,7 @@ impl Stage {
         }
         // Other programs of this machine are left alone.
         let process = server.0.id().to_string();
-        for (name, words) in RUNNING {
+        for (name, words) in RUNNING.iter().copied() {
             let output = self.output(&[words, &["--pid", &process]].concat());
             self.running.push((name, output));
         }
