@@ -75,8 +75,8 @@ impl Stage {
             let options = files.map(|(option, end)| format!("--{option}={number}.{end}"));
             let options: Vec<String> = options.collect();
             let mut words = vec!["run", "--log", "off", "--faults", "plan.toml"];
-            words.extend(options.iter().map(String::as_str));
-            stage.good(&[&words[..], &["--", "./hello"]].concat());
+            words.extend(options.iter().map(String::as_str).chain(["--", "./hello"]));
+            stage.good(&words);
         }
         stage.good(&["run", "--log", "off", "--record", "record", "--", "./hello"]);
         stage.good(&["check", "--check-report", "found.json", "--", "./hello"]);
@@ -112,14 +112,16 @@ impl Stage {
         let server =
             ["run", "--log", "off", "--", "ibv_rc_pingpong", "-d", "pumice0", "-g", "0", "-p", "18671"];
         let mut server = Ended(self.command(&server).stdout(Stdio::null()).spawn().expect("it can be run"));
-        let look = ["stat", "--json", "--pid", &server.0.id().to_string()];
+        // Other programs of this machine are left alone.
+        let process = server.0.id().to_string();
+        let look = ["stat", "--json", "--pid", process.as_str()];
         while !String::from_utf8_lossy(&self.output(&look).stdout).contains("\"qpn\"") {
             assert!(server.0.try_wait().expect("it is ours").is_none(), "the server ended");
         }
-        // Other programs of this machine are left alone.
-        let process = server.0.id().to_string();
         for (name, words) in RUNNING.iter().copied() {
-            let output = self.output(&[words, &["--pid", &process]].concat());
+            let mut words = words.to_vec();
+            words.extend(["--pid", process.as_str()]);
+            let output = self.output(&words);
             self.running.push((name, output));
         }
     }
