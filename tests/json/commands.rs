@@ -16,7 +16,7 @@ pub(crate) const ALONE: &[(&str, &[&str])] = &[
     ("fault-plans", &["fault", "plans", "--json"]),
     ("sim", &["sim", "--messages", "20", "--loss", "5%", "--json"]),
     ("topology", &["topology", "star.toml", "--json"]),
-    ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--json"]),
+    ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--shared", "--json"]),
 ];
 /// Commands that read what `Stage::new` has left.
 const BEHIND: &[(&str, &[&str])] = &[
