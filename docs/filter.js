@@ -1,9 +1,19 @@
-// A field above each long table, which shows the rows that have all words. No network, no library. "?filter=WORDS" fills it in.
+// A field above a long table, or above the first of several with the same columns, which shows the rows that have all words.
+// No network, no library. "?filter=WORDS" fills it in.
 (() => {
+    const FEWEST_ROWS = 12;
     const wanted = new URLSearchParams(location.search).get("filter") ?? "";
+    const words = (text) => text.toLowerCase().match(/[a-z_][a-z_0-9-]*/g) ?? [];
+    const groups = new Map();
     for (const table of document.querySelectorAll("main table")) {
-        const rows = [...table.querySelectorAll("tbody tr")];
-        if (rows.length < 12) continue;
+        const columns = table.querySelector("thead")?.textContent ?? "";
+        groups.set(columns, [...(groups.get(columns) ?? []), table]);
+    }
+    for (const tables of groups.values()) {
+        const rows = tables.flatMap((table) => [...table.querySelectorAll("tbody tr")]);
+        if (rows.length < FEWEST_ROWS) continue;
+        const texts = rows.map((row) => row.textContent.toLowerCase());
+        const firsts = rows.map((row) => words(row.cells[0].textContent));
         const field = document.createElement("input");
         field.type = "search";
         field.placeholder = `Search these ${rows.length} rows`;
@@ -11,9 +21,6 @@
         field.style.cssText = "width: 100%; max-width: 40em; padding: 0.4em; margin: 1em 0 0.5em; font: inherit;";
         // The book's own keys, such as "s" and the arrows, are letters here.
         field.addEventListener("keydown", (event) => event.stopPropagation());
-        const words = (text) => text.toLowerCase().match(/[a-z_][a-z_0-9-]*/g) ?? [];
-        const texts = rows.map((row) => row.textContent.toLowerCase());
-        const firsts = rows.map((row) => words(row.cells[0].textContent));
         const show = () => {
             const asked = new Set(words(field.value));
             const has = texts.map((text) => [...asked].every((word) => text.includes(word)));
@@ -26,9 +33,10 @@
                 });
             }
             rows.forEach((row, index) => { row.hidden = asked.size > 0 && !has[index]; });
+            for (const table of tables) table.hidden = [...table.querySelectorAll("tbody tr")].every((row) => row.hidden);
         };
         field.addEventListener("input", show);
-        (table.closest(".table-wrapper") ?? table).before(field);
+        (tables[0].closest(".table-wrapper") ?? tables[0]).before(field);
         field.value = wanted;
         show();
     }

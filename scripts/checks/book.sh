@@ -41,5 +41,7 @@ done <<'END'
 sentences 3 pumice:%20QP%200x010011%20RTR%20refused:%20attribute%20min_rnr_timer%20missing%20for%20RC refused:.*missing.for
 sentences 5 all%20254%20process%20indices%20in%20udp4791%20are%20in%20use process.indices.in
 glossary 3 inline inline.data
+checks/index 16 sleeps%20event lost-wakeup
+decisions/index 2 forked A.forked.child
 END
 echo "the field above tables finds what was printed"

@@ -190,6 +190,9 @@ def mpi(place: Path) -> None:
 def main() -> None:
     pumice, place = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     os.environ["PATH"] = f"{pumice.parent}:{os.environ['PATH']}"
+    # Not below /dev/shm, which is another one in each world.
+    os.environ["XDG_RUNTIME_DIR"] = str(place / "runtime")
+    (place / "runtime").mkdir(mode=0o700)
     container()
     for part in [vs_code, nextest, mpi]:
         own = place / part.__name__

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 /// Commands that need nothing, by the name of their schema.
-pub(crate) const ALONE: [(&str, &[&str]); 9] = [
+pub(crate) const ALONE: &[(&str, &[&str])] = &[
     ("devices", &["devices", "-v", "--devices", "2", "--json"]),
     ("personalities", &["devices", "--personalities", "--json"]),
     ("doctor", &["doctor", "--json"]),
@@ -16,10 +16,10 @@ pub(crate) const ALONE: [(&str, &[&str]); 9] = [
     ("fault-plans", &["fault", "plans", "--json"]),
     ("sim", &["sim", "--messages", "20", "--loss", "5%", "--json"]),
     ("topology", &["topology", "star.toml", "--json"]),
-    ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--json"]),
+    ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--shared", "--json"]),
 ];
 /// Commands that read what `Stage::new` has left.
-const BEHIND: [(&str, &[&str]); 9] = [
+const BEHIND: &[(&str, &[&str])] = &[
     ("fault-check", &["fault", "check", "plan.toml", "--json"]),
     ("fault-assert", &["fault", "assert", "1.faults", "--json"]),
     ("fault-compare", &["fault", "compare", "1.faults", "2.faults", "--json"]),
@@ -31,7 +31,7 @@ const BEHIND: [(&str, &[&str]); 9] = [
     ("course-check", &["course", "check", "1", "--json", "--", "./hello"]),
 ];
 /// Commands about a process that runs, in their order.
-const RUNNING: [(&str, &[&str]); 6] = [
+const RUNNING: &[(&str, &[&str])] = &[
     ("stat", &["stat", "--json"]),
     ("stat-watch", &["stat", "--watch", "0.1", "--count", "2", "--json"]),
     ("fault-changed", &["fault", "add", "drop chance=1%", "--json"]),
@@ -75,8 +75,8 @@ impl Stage {
             let options = files.map(|(option, end)| format!("--{option}={number}.{end}"));
             let options: Vec<String> = options.collect();
             let mut words = vec!["run", "--log", "off", "--faults", "plan.toml"];
-            words.extend(options.iter().map(String::as_str));
-            stage.good(&[&words[..], &["--", "./hello"]].concat());
+            words.extend(options.iter().map(String::as_str).chain(["--", "./hello"]));
+            stage.good(&words);
         }
         stage.good(&["run", "--log", "off", "--record", "record", "--", "./hello"]);
         stage.good(&["check", "--check-report", "found.json", "--", "./hello"]);
@@ -88,7 +88,7 @@ impl Stage {
     pub(crate) fn values(&self, schema: &str) -> Vec<Value> {
         let is_of_it = |&&(name, _): &&(&str, &[&str])| name == schema;
         let mut values: Vec<Value> = Vec::new();
-        for (_, words) in ALONE.iter().chain(&BEHIND).filter(is_of_it) {
+        for (_, words) in ALONE.iter().chain(BEHIND).filter(is_of_it) {
             let output = self.output(words);
             values.extend(parsed(&output, words));
         }
@@ -112,14 +112,16 @@ impl Stage {
         let server =
             ["run", "--log", "off", "--", "ibv_rc_pingpong", "-d", "pumice0", "-g", "0", "-p", "18671"];
         let mut server = Ended(self.command(&server).stdout(Stdio::null()).spawn().expect("it can be run"));
-        let look = ["stat", "--json", "--pid", &server.0.id().to_string()];
+        // Other programs of this machine are left alone.
+        let process = server.0.id().to_string();
+        let look = ["stat", "--json", "--pid", process.as_str()];
         while !String::from_utf8_lossy(&self.output(&look).stdout).contains("\"qpn\"") {
             assert!(server.0.try_wait().expect("it is ours").is_none(), "the server ended");
         }
-        // Other programs of this machine are left alone.
-        let process = server.0.id().to_string();
-        for (name, words) in RUNNING {
-            let output = self.output(&[words, &["--pid", &process]].concat());
+        for (name, words) in RUNNING.iter().copied() {
+            let mut words = words.to_vec();
+            words.extend(["--pid", process.as_str()]);
+            let output = self.output(&words);
             self.running.push((name, output));
         }
     }

@@ -255,7 +255,8 @@ class Device:
         line = shlex.join(command(program, **all_options))
         self.lines.append(line)
         if "record" in all_options:
-            again = command(program, **cast(Options, {name: all_options[name] for name in _REPEATED if name in all_options}))
+            repeated = {name: value for name, value in all_options.items() if name in _REPEATED}
+            again = command(program, **cast(Options, repeated))
             again[1:2] = ["replay", os.fspath(all_options["record"])]
             self.replay_lines.append(shlex.join(again))
         return all_options, line
