@@ -1,6 +1,8 @@
 //! A program with tokio, for tests: a runtime of several threads, timers, TCP by loopback, channels, and work
 //! that blocks.
 
+#![allow(clippy::print_stdout, reason = "a program prints")]
+
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

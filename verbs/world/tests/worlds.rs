@@ -152,6 +152,18 @@ fn a_thread_that_looks_at_what_stays_ready_does_not_keep_others_from_going_on() 
 }
 
 #[test]
+fn a_child_that_becomes_a_program_ends_no_wait_for_another_child() {
+    // The shell makes the second process by vfork, and waits in the kernel for that one alone.
+    let scratch = Scratch::new("vfork");
+    let script = "/bin/true & /bin/true & /bin/true; wait";
+    for seed in 0..40 {
+        let mut options = world(&scratch, seed, &["sh", "-c", script]);
+        options.draws = Draws { switch_ppm: 500_000, ..options.draws };
+        assert_eq!(printed(&options).0.exit, Exit::Code(0), "seed {seed}");
+    }
+}
+
+#[test]
 fn time_passes_only_in_the_world() {
     let scratch = Scratch::new("time");
     let begun = Instant::now();

@@ -14,7 +14,7 @@ pub(crate) fn who_waits_for_what(threads: &Threads) -> String {
         let _ = write!(text, "  {program} ({}): ", thread.name);
         let _ = match &thread.doing {
             Doing::Waiting(call, wait) => writeln!(text, "{} waits for {}", call.name(), what(&wait.on)),
-            Doing::InVfork => writeln!(text, "vfork waits for its child"),
+            Doing::InVfork(_) => writeln!(text, "vfork waits for its child"),
             _ => writeln!(text, "can go on"),
         };
     }

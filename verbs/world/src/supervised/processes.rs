@@ -136,7 +136,7 @@ impl Supervisor {
             self.exit = exit.or(Some(Exit::Code(0)));
             return Ok(());
         }
-        self.end_vfork(parent)?;
+        self.end_vfork(process)?;
         self.threads.processes.remove(&process);
         let waiting = self.threads.threads.values_mut().filter(|thread| Some(thread.process) == parent);
         for thread in waiting {
@@ -148,14 +148,11 @@ impl Supervisor {
         Ok(())
     }
 
-    /// A child of this process runs a program of its own, or has ended: its maker goes on, if it waits for
-    /// that.
-    pub(crate) fn end_vfork(&mut self, parent: Option<u32>) -> Result<(), WorldError> {
-        let maker = self
-            .threads
-            .threads
-            .iter()
-            .find(|(_, thread)| Some(thread.process) == parent && matches!(thread.doing, Doing::InVfork));
+    /// This process runs a program of its own, or has ended: its maker goes on, if it waits for that. It may
+    /// have made other processes before, which do not end its wait.
+    pub(crate) fn end_vfork(&mut self, child: u32) -> Result<(), WorldError> {
+        let waits = |doing: &Doing| matches!(doing, Doing::InVfork(awaited) if *awaited == child);
+        let maker = self.threads.threads.iter().find(|(_, thread)| waits(&thread.doing));
         let Some((id, tracee)) = maker.map(|(id, thread)| (*id, thread.tracee)) else { return Ok(()) };
         loop {
             match await_stop(tracee)? {

@@ -51,8 +51,7 @@ impl Supervisor {
         if let Some(process) = self.threads.processes.get_mut(&process) {
             process.program = name;
         }
-        let parent = self.threads.processes.get(&process).and_then(|process| process.parent);
-        self.end_vfork(parent)?;
+        self.end_vfork(process)?;
         // If it cannot be read, the program does not begin either.
         let vdso = correct_auxiliary_vector(Tracee(leader), &random).ok().flatten();
         finish_exec(Tracee(leader))?;

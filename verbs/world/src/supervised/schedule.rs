@@ -119,7 +119,7 @@ impl Supervisor {
         let now_ns = self.clock.now_ns();
         let of_threads = self.threads.threads.values().filter_map(|thread| match &thread.doing {
             Doing::Waiting(_, wait) => wait.until_ns,
-            Doing::InVfork => None,
+            Doing::InVfork(_) => None,
             _ => Some(thread.rests_until_ns).filter(|until_ns| *until_ns > now_ns),
         });
         of_threads.chain(self.timers.next_ns()).chain(self.alarms.next_ns()).min()

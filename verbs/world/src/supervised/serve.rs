@@ -230,9 +230,12 @@ impl Supervisor {
                 Stop::Born(child, waits) => {
                     self.born(id, child, &call)?;
                     if waits {
+                        let mut processes = self.threads.processes.iter();
+                        let born = processes.find(|(_, process)| process.leader == child);
+                        let number = born.map_or(0, |(number, _)| *number);
                         let _ = tracee.finish_call();
                         if let Some(thread) = self.threads.get_mut(id) {
-                            thread.doing = Doing::InVfork;
+                            thread.doing = Doing::InVfork(number);
                         }
                         return Ok(Made::Away);
                     }

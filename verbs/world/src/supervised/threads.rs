@@ -66,8 +66,8 @@ pub(crate) enum Doing {
     Woken(Call, Woken),
     /// It waits in this call.
     Waiting(Call, Wait),
-    /// It waits in the kernel until its child runs another program, or ends (`vfork`).
-    InVfork,
+    /// It waits in the kernel until this child, by its order of birth, is another program, or ends (`vfork`).
+    InVfork(u32),
 }
 
 /// A thread of the world.
