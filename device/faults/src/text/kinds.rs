@@ -37,7 +37,7 @@ pub const WHEN: &[(&str, &str)] = &[
 /// Fields of every rule about packets: which packets.
 pub const SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
-    ("qp", "ordinals of queue pairs in the process, from 0: 0, 0..3"),
+    ("qp", "ordinals of queue pairs, from 0: 0, 0..3; of those that thread 2 made: 2:0"),
     ("connection", "how often the queue pair was reset before; connections of rdma_cm, from 0"),
     ("peer", "addresses of the receiver"),
     ("service", "rc, uc, ud, xrc, cm"),
@@ -57,14 +57,14 @@ pub const SELECTOR: &[(&str, &str)] = &[
 pub const CALLS_SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
     ("call", "name of the call; * stands for any characters, and all these calls are counted together"),
-    ("qp", "ordinals of queue pairs in the process, from 0: calls on those only"),
+    ("qp", "ordinals of queue pairs, from 0, of those that thread 2 made 2:0: calls on those only"),
 ];
 
 /// Fields of every rule about completions: which completions. They are counted on each work queue of each
 /// connection.
 pub const COMPLETIONS_SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
-    ("qp", "ordinals of queue pairs in the process, from 0: 0, 0..3"),
+    ("qp", "ordinals of queue pairs, from 0: 0, 0..3; of those that thread 2 made: 2:0"),
     ("connection", "how often the queue pair was reset before, from 0"),
     ("side", "the work queue: send or receive"),
     ("opcode", "send, write, read, atomic, flush, bind, invalidate, recv, recv-write"),
@@ -75,7 +75,7 @@ pub const COMPLETIONS_SELECTOR: &[(&str, &str)] = &[
 /// completion queue.
 pub const COMPLETION_EVENTS_SELECTOR: &[(&str, &str)] = &[
     ("tag", "tag of the process; * at the end stands for anything"),
-    ("cq", "ordinals of completion queues in the process, from 0: 0, 0..3"),
+    ("cq", "ordinals of completion queues, from 0: 0, 0..3; of those that thread 2 made: 2:0"),
 ];
 
 /// All kinds.
