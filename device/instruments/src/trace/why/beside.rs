@@ -1,5 +1,5 @@
-//! What belongs to no send request: what a plan did besides, full queues, polls that came late or never, a host
-//! that is busy, and times in which nothing was under way.
+//! What belongs to no send request: what a plan did besides, full queues, polls that came late or never, a
+//! host that is busy, and times in which nothing was under way.
 
 use super::FLUSHED;
 use super::cause::{Cause, CauseKind};
@@ -206,8 +206,8 @@ fn never_polled(process: usize, one: &TimelineProcess, builders: &mut Vec<Builde
                 continue;
             }
             let sentence = format!(
-                "the completion of request {} of QP {:#x} ({} {}, tag {}) was there at {}, and waits for {}: the \
-                 program had not polled it",
+                "the completion of request {} of QP {:#x} ({} {}, tag {}) was there at {}, and waits for {}: \
+                 the program had not polled it",
                 message.number,
                 qp.qpn,
                 one.header.program,

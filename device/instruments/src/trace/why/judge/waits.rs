@@ -130,8 +130,8 @@ impl<'a> Judge<'a> {
         if !has_own {
             let sentence = match case.message.end {
                 Some(_) => format!(
-                    "it is unsignaled, so it was over only with the next signaled request of its queue pair, {} \
-                     after its acknowledgement",
+                    "it is unsignaled, so it was over only with the next signaled request of its queue pair, \
+                     {} after its acknowledgement",
                     time(span.ns())
                 ),
                 None => {
