@@ -119,7 +119,9 @@ impl<'a> Judge<'a> {
             (link, _) => format!("the link ({link})"),
         };
         let process = case.index.0;
-        if own_ns.saturating_mul(3) >= span.ns() {
+        // What is sent again takes the link as well.
+        let all_ns = own_ns.saturating_mul(u64::from(message.transmissions.max(1)));
+        if all_ns.saturating_mul(3) >= span.ns() {
             return Some(Cause::new(
                 CauseKind::LinkRate,
                 process,
