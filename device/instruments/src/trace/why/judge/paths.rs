@@ -119,9 +119,7 @@ impl<'a> Judge<'a> {
             (link, _) => format!("the link ({link})"),
         };
         let process = case.index.0;
-        // What is sent again takes the link as well.
-        let all_ns = own_ns.saturating_mul(u64::from(message.transmissions.max(1)));
-        if all_ns.saturating_mul(3) >= span.ns() {
+        if own_ns.saturating_mul(3) >= span.ns() {
             return Some(Cause::new(
                 CauseKind::LinkRate,
                 process,
