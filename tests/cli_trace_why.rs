@@ -151,7 +151,7 @@ const SEEN: &[Row] = &[
     row(&["thin", "240"], &[], "unsignaled", "others of the same cause"),
     row(&["full", "150"], &[], "send-queue-full", "send queue was full: ibv_post_send was refused"),
     row(&["depth"], &[UDP], "read-depth", "max_rd_atomic of the queue pair is 1"),
-    row(&["single"], &[UDP, "--rate=100Kbit"], "link-rate", "at the rate of the link"),
+    row(&["single"], &[UDP, "--rate=400Kbit"], "link-rate", "at the rate of the link"),
     row(&["burst"], &[UDP, "--rate=1Mbit"], "switch-queue", "waited behind others in the queue"),
     row(&["stopped", "500"], &[], "scheduler", "had no processor for"),
     row(&["gone"], &[UDP], "peer-gone", "had destroyed its queue pair"),

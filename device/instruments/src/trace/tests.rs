@@ -153,13 +153,33 @@ fn scratch(name: &str) -> std::path::PathBuf {
     folder
 }
 
+/// Of a simulation, in which no record says that the process lives.
+fn virtual_header() -> TraceHeader {
+    TraceHeader { monotonic_base_ns: 0, ..header() }
+}
+
+#[test]
+fn a_trace_says_until_when_its_process_lived() {
+    let folder = scratch("lived");
+    let path = folder.join("a.trace");
+    let now = TraceHeader { monotonic_base_ns: pumice_ground::outside::time::monotonic_ns(), ..header() };
+    let queue = TraceQueue::start(create_private(&path).unwrap(), now, Box::new(|_| {})).unwrap();
+    queue.put(1, &Record::QpDestroyed { qp: 1 });
+    queue.finish();
+    let (read, error) = read_all(std::fs::File::open(&path).unwrap());
+    assert!(error.is_none(), "{error:?}");
+    assert!(read[0] == "1 QpDestroyed { qp: 1 }" && read[read.len() - 1].ends_with("Alive"), "{read:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn what_is_put_into_the_queue_is_in_the_file_and_a_second_device_is_a_section() {
     let folder = scratch("queue");
     let path = folder.join("a.trace");
     let records = [(10, packet(5)), (20, packet(6)), (30, Record::QpDestroyed { qp: 1 })];
     for _ in 0..2 {
-        let queue = TraceQueue::start(create_private(&path).unwrap(), header(), Box::new(|_| {})).unwrap();
+        let file = create_private(&path).unwrap();
+        let queue = TraceQueue::start(file, virtual_header(), Box::new(|_| {})).unwrap();
         for (at_ns, record) in &records {
             queue.put(*at_ns, record);
         }
@@ -182,7 +202,7 @@ fn beyond_the_limit_records_are_counted_and_a_sentence_says_so() {
     let said: Arc<Mutex<Vec<String>>> = Arc::default();
     let hook = Arc::clone(&said);
     let say = Box::new(move |text: &str| hook.lock().unwrap().push(text.to_owned()));
-    let small = TraceHeader { limit_bytes: 1 << 16, ..header() };
+    let small = TraceHeader { limit_bytes: 1 << 16, ..virtual_header() };
     let queue = TraceQueue::start(create_private(&path).unwrap(), small, say).unwrap();
     for k in 0..40_000 {
         queue.put(

@@ -2,7 +2,7 @@
 
 use pumice_events::findings::{Family, Fields, Finding, FindingKind, Level};
 
-use super::causes::Group;
+use super::group::Group;
 use super::story::Story;
 use super::words;
 

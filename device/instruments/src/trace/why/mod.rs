@@ -4,10 +4,12 @@
 //! of a message's time; a plan's faults go before what is only seen, and nothing is claimed that one side
 //! alone cannot know. [`Causes`] has the effects of one cause together.
 
+mod beside;
 mod cause;
 mod causes;
 mod clues;
 mod finding;
+mod group;
 mod judge;
 mod loss;
 mod split;
@@ -23,7 +25,8 @@ use super::timeline::Timeline;
 use times::duration_ns;
 
 pub use cause::{Cause, CauseKind, Whose};
-pub use causes::{Causes, Group};
+pub use causes::Causes;
+pub use group::Group;
 pub use loss::Fate;
 use loss::MessageIndex;
 pub use split::Share;

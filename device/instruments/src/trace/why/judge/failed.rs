@@ -129,8 +129,8 @@ impl Effect {
 
 /// Why requests of a queue pair were flushed: what moved it to ERR.
 fn flushed(qp: &QueuePair, end_ns: u64) -> String {
-    let states = qp.moments.iter().filter(|one| one.kind == MomentKind::State && one.at_ns <= end_ns);
-    let last = states.filter(|one| one.text.contains("to ERR") || one.text.contains("to SQE")).next_back();
+    let mut states = qp.moments.iter().filter(|one| one.kind == MomentKind::State && one.at_ns <= end_ns);
+    let last = states.rfind(|one| one.text.contains("to ERR") || one.text.contains("to SQE"));
     last.map_or_else(
         || "its queue pair was in the error state".to_owned(),
         |moment| format!("its queue pair went from {}", moment.text),

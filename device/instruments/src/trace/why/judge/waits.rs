@@ -58,10 +58,10 @@ impl<'a> Judge<'a> {
         if let Some(fact) = self.clues.of_message(key, &[FaultWhat::Refused], span.to_ns) {
             return cause_of(fact, process);
         }
-        if let Some(other) = setback.filter(|setback| !setback.is_own) {
-            if let Some(cause) = self.of_other(case, &other, depth) {
-                return cause;
-            }
+        if let Some(other) = setback.filter(|setback| !setback.is_own)
+            && let Some(cause) = self.of_other(case, &other, depth)
+        {
+            return cause;
         }
         let first_ns = case.message.setbacks.iter().find_map(|one| match one.kind {
             SetbackKind::ReceiverNotReady { .. } => Some(one.at_ns),
@@ -128,11 +128,18 @@ impl<'a> Judge<'a> {
         }
         let has_own = case.message.end.map_or(case.message.signaled, |end| end.has_completion);
         if !has_own {
-            let sentence = format!(
-                "it is unsignaled, so it was over only with the next signaled request of its queue pair, {} \
-                 after its acknowledgement",
-                time(span.ns())
-            );
+            let sentence = match case.message.end {
+                Some(_) => format!(
+                    "it is unsignaled, so it was over only with the next signaled request of its queue pair, \
+                     {} after its acknowledgement",
+                    time(span.ns())
+                ),
+                None => {
+                    "it is unsignaled and acknowledged, and no signaled request came after it: no completion \
+                         can come"
+                        .to_owned()
+                }
+            };
             return Cause::new(CauseKind::Unsignaled, process, sentence);
         }
         if let Some(index) = self.before(case, span.from_ns)
