@@ -227,6 +227,45 @@ fn the_exit_code_tells_of_findings_if_that_is_asked_for() {
 }
 
 #[test]
+fn failures_of_one_cause_are_one_paragraph_and_an_exit_at_once_loses_none() {
+    let Some(program) = compile("many_fail", &["-g"]) else { return };
+    let (found, output) = findings("many_fail", &program, &[]);
+    let failed: Vec<&Value> = found.iter().filter(|one| one["kind"] == "queue-pair-failed").collect();
+    assert_eq!(failed.len(), 1, "{found:#?}");
+    assert_eq!((&failed[0]["count"], &failed[0]["level"]), (&10.into(), &"error".into()), "{failed:#?}");
+    let numbers = failed[0]["numbers"].as_str().unwrap();
+    assert!(numbers.contains("; and 9 others of the same cause: queue pair"), "{numbers}");
+    let (line, _) = planted("many_fail")[0];
+    assert!(is_at(failed[0], "many_fail", line), "{failed:#?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("pumice: check: "), "{output:?}");
+    let Some(program) = compile("many_fail", &["-DWELL"]) else { return };
+    let logged = pumice(&["run"], &program);
+    let text = String::from_utf8_lossy(&logged.stderr);
+    assert!(text.contains("others of the same cause: QP "), "{text}");
+    let Some(fixed) = compile("many_fail", &["-DFIXED"]) else { return };
+    let (found, _) = findings("many_fail", &fixed, &[]);
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_a_plan_injects_is_a_note_that_names_the_rule_and_fails_only_if_that_is_asked_for() {
+    let Some(program) = compile("many_fail", &["-g", "-DFIXED"]) else { return };
+    let rule = "drop qp=0 opcode=write";
+    let (found, output) = findings("many_fail", &program, &["--fault", rule, "--check-exit", "42"]);
+    let injected: Vec<&Value> = found.iter().filter(|one| one["kind"] == "failure-injected").collect();
+    assert_eq!(injected.len(), 1, "{found:#?} {output:?}");
+    assert_eq!(injected[0]["level"], "note");
+    assert!(injected[0]["numbers"].as_str().unwrap().contains("rule \""), "{injected:#?}");
+    assert!(found.iter().all(|one| one["kind"] != "queue-pair-failed"), "{found:#?}");
+    let code = |words: &[&str]| {
+        let words = [&["check", "--fault", rule][..], words].concat();
+        pumice(&words, &program).status.code()
+    };
+    assert_eq!(code(&["--fail-on", "error"]), Some(0));
+    assert_eq!(code(&["--fail-on", "injected", "--check-exit", "7"]), Some(7));
+}
+
+#[test]
 fn suppressed_findings_are_only_counted() {
     let Some(program) = compile("objects_left", &["-g"]) else { return };
     let file = scratch("suppress").join("known");

@@ -138,8 +138,9 @@ impl Waits {
         }
         let own = all.iter().position(is_own).and_then(|own| graph.verdict_of(all, own));
         // What the process knows itself was said.
-        let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && !first.why.is_known())
-        else {
+        let is_said = |qpn: Option<u32>| qpn.is_some_and(|qpn| state.told.contains(&Awaited::Request(qpn)));
+        let is_news = |first: &Wait| !first.why.is_known() && !is_said(first.qpn);
+        let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && is_news(first)) else {
             return Vec::new();
         };
         let stack = waiters.first().map(|waiter| waiter.stack.clone()).unwrap_or_default();

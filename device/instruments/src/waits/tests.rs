@@ -277,7 +277,8 @@ fn listeners_are_named_to_those_who_ask_elsewhere() {
     };
     let elsewhere = asks(8, 0);
     assert!(
-        elsewhere.contains("no program of this user listens there; programs of this user listen at 127.0.0.9")
+        elsewhere
+            .contains("no program of this user listens there; programs of this user listen at 127.0.0.9")
     );
     assert!(asks(7, 1).contains("its program has not read 1 event (CONNECT_REQUEST)"));
 }

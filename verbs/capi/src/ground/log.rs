@@ -153,35 +153,41 @@ struct Siblings {
     count: u64,
 }
 
-static SIBLINGS: PerProcess<Mutex<Option<Siblings>>> = PerProcess::new(|_| Mutex::new(None));
+static SIBLINGS: PerProcess<Mutex<Vec<Siblings>>> = PerProcess::new(|_| Mutex::new(Vec::new()));
 
 /// Queue pairs that are named.
 const MAX_NAMED: usize = 4;
+/// Causes that are told apart.
+const MAX_CAUSES: usize = 8;
 
 /// Prints that a queue pair has failed, or counts it with those that have for the same reason just now.
 fn print_failure(qpn: Qpn, sentence: &str) {
     let (shape, now) = (shape_of(sentence), outside::now());
     let mut known = SIBLINGS.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = known.as_mut().filter(|known| known.shape == shape);
-    if let Some(known) = same.filter(|known| now.saturating_duration_since(known.since) < PERIOD) {
-        if known.others.len() < MAX_NAMED {
-            known.others.push(qpn);
+    let is_old = |one: &mut Siblings| now.saturating_duration_since(one.since) >= PERIOD;
+    let mut over: Vec<Siblings> = known.extract_if(.., is_old).collect();
+    if let Some(same) = known.iter_mut().find(|one| one.shape == shape) {
+        if same.others.len() < MAX_NAMED {
+            same.others.push(qpn);
         }
-        known.count = known.count.saturating_add(1);
-        return;
+        same.count = same.count.saturating_add(1);
+    } else {
+        if known.len() >= MAX_CAUSES {
+            over.push(known.remove(0));
+        }
+        known.push(Siblings { shape, since: now, others: Vec::new(), count: 0 });
+        print_always(sentence);
     }
-    let before = known.replace(Siblings { shape, since: now, others: Vec::new(), count: 0 });
     drop(known);
-    before.iter().for_each(print_siblings);
-    print_always(sentence);
+    over.iter().for_each(print_siblings);
 }
 
-/// Says how many others have failed for the same reason as the last one that was printed; later ones are told
-/// anew. Takes no lock that is held.
+/// Says how many others have failed for the same reasons as those that were printed; later ones are told anew.
+/// Takes no lock that is held.
 pub(crate) fn tell_siblings() {
     if let Ok(mut known) = SIBLINGS.try_lock() {
-        let is_over = |known: &mut Siblings| outside::since(known.since) >= SIBLINGS_WITHIN;
-        let over = known.take_if(is_over);
+        let is_over = |one: &mut Siblings| outside::since(one.since) >= SIBLINGS_WITHIN;
+        let over: Vec<Siblings> = known.extract_if(.., is_over).collect();
         drop(known);
         over.iter().for_each(print_siblings);
     }
@@ -199,9 +205,8 @@ fn print_siblings(known: &Siblings) {
 
 /// At exit: says how much was left out. Takes no lock that is held.
 pub(crate) fn report_left_out() {
-    if let Some(known) = SIBLINGS.try_lock().ok().and_then(|mut known| known.take()) {
-        print_siblings(&known);
-    }
+    let known = SIBLINGS.try_lock().map(|mut known| std::mem::take(&mut *known));
+    known.iter().flatten().for_each(print_siblings);
     let Ok(mut limiter) = LIMITER.try_lock() else { return };
     let left_out = limiter.take_left_out();
     drop(limiter);
