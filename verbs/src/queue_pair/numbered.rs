@@ -51,18 +51,18 @@ impl QueuePair<Srd> {
 impl<'a> SendRequest<'a, Srd> {
     /// SEND of the slices' bytes, at most 8928, which arrive once and in no order. Signaled, as all requests
     /// of SRD are.
-    pub fn send_to_peer(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
+    pub fn srd_send(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
         SendRequest::new(SendOpcode::Send, local).to_address(to).signaled()
     }
 
     /// RDMA WRITE of one slice to the start of the remote one.
-    pub fn write_to(to: &UdAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+    pub fn srd_write(to: &UdAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         let request = SendRequest::new(SendOpcode::RdmaWrite, local);
         request.to_address(to).remote(remote).signaled()
     }
 
     /// RDMA READ into one slice from the start of the remote one. It completes as `WcOpcode::Send`.
-    pub fn read_from(to: &UdAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+    pub fn srd_read(to: &UdAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         let request = SendRequest::new(SendOpcode::RdmaRead, local);
         request.to_address(to).remote(remote).signaled()
     }
@@ -205,28 +205,28 @@ impl QueuePairBuilder<Dci> {
 
 impl<'a> SendRequest<'a, Dci> {
     /// SEND of the slices' bytes to the target's next receive.
-    pub fn send_to_target(to: &DcAddress, local: &'a [LocalSlice]) -> Self {
+    pub fn dc_send(to: &DcAddress, local: &'a [LocalSlice]) -> Self {
         SendRequest::new(SendOpcode::Send, local).to_target(to)
     }
 
     /// RDMA WRITE of the slices' bytes to the start of the remote slice.
-    pub fn write_to_target(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+    pub fn dc_write(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         SendRequest::new(SendOpcode::RdmaWrite, local).to_target(to).remote(remote)
     }
 
     /// RDMA READ of as many bytes as the local slices have, from the start of the remote slice.
-    pub fn read_from_target(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
+    pub fn dc_read(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         SendRequest::new(SendOpcode::RdmaRead, local).to_target(to).remote(remote)
     }
 
     /// Adds `add`, wrapping, to the 8 remote bytes; the original value arrives in the local 8 bytes.
-    pub fn fetch_add_at(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice, add: u64) -> Self {
+    pub fn dc_fetch_add(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice, add: u64) -> Self {
         SendRequest::atomic(local, remote, AtomicOperation::FetchAdd { add }).to_target(to)
     }
 
     /// Stores `swap` in the 8 remote bytes if they equal `compare`; the original value arrives in the local 8
     /// bytes.
-    pub fn compare_swap_at(
+    pub fn dc_compare_swap(
         to: &DcAddress,
         local: &'a [LocalSlice],
         remote: RemoteSlice,

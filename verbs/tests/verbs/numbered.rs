@@ -38,7 +38,7 @@ fn srd(sides: [Side; 3]) {
     let sent = a.pattern(0, 64);
     for wr_id in 0..16 {
         let slices = [a.memory.slice(0..64).unwrap()];
-        from.post_send(&SendRequest::send_to_peer(&to[wr_id as usize % 2], &slices).wr_id(wr_id)).unwrap();
+        from.post_send(&SendRequest::srd_send(&to[wr_id as usize % 2], &slices).wr_id(wr_id)).unwrap();
     }
     let mut ended: Vec<u64> = (0..16).map(|_| a.cq.wait_success(LIMIT).unwrap().wr_id).collect();
     ended.sort_unstable();
@@ -53,11 +53,11 @@ fn srd(sides: [Side; 3]) {
     let remote = b.memory.remote_slice(4096..7096).unwrap();
     let data = a.pattern(1000, 3000);
     let local = [a.memory.slice(1000..1000 + 3000).unwrap()];
-    from.post_send(&SendRequest::write_to(&to[0], &local, remote).wr_id(30)).unwrap();
+    from.post_send(&SendRequest::srd_write(&to[0], &local, remote).wr_id(30)).unwrap();
     a.expect(30);
     assert_eq!(read(b, 4096, 3000), data);
     let back = [a.memory.slice(8000..8000 + 3000).unwrap()];
-    from.post_send(&SendRequest::read_from(&to[0], &back, remote).wr_id(31)).unwrap();
+    from.post_send(&SendRequest::srd_read(&to[0], &back, remote).wr_id(31)).unwrap();
     assert_eq!(a.expect(31).opcode, WcOpcode::Send);
     assert_eq!(read(a, 8000, 3000), data);
 }
@@ -82,8 +82,7 @@ fn dc(sides: [Side; 3]) {
     }
     for wr_id in 0..16_u32 {
         let slices = [a.memory.slice(0..64).unwrap()];
-        let request =
-            SendRequest::send_to_target(&to[wr_id as usize / 2 % 2], &slices).imm(wr_id.to_be_bytes());
+        let request = SendRequest::dc_send(&to[wr_id as usize / 2 % 2], &slices).imm(wr_id.to_be_bytes());
         from.post_send(&request.wr_id(wr_id.into()).signaled()).unwrap();
     }
     for wr_id in 0..16 {
@@ -99,7 +98,7 @@ fn dc(sides: [Side; 3]) {
     let remote = b.memory.remote_slice(4096..4104).unwrap();
     let local = [a.memory.slice(0..8).unwrap()];
     for (wr_id, add) in [(20, 3), (21, 4)] {
-        let request = SendRequest::fetch_add_at(&to[0], &local, remote, add);
+        let request = SendRequest::dc_fetch_add(&to[0], &local, remote, add);
         from.post_send(&request.wr_id(wr_id).signaled()).unwrap();
         a.expect(wr_id);
     }
@@ -109,14 +108,14 @@ fn dc(sides: [Side; 3]) {
     let mut wrong = second.1;
     wrong.access_key = 8;
     let wrong = a.domain.dc_address(&wrong).unwrap();
-    from.post_send(&SendRequest::write_to_target(&wrong, &local, remote).wr_id(22).on_stream(1)).unwrap();
+    from.post_send(&SendRequest::dc_write(&wrong, &local, remote).wr_id(22).on_stream(1)).unwrap();
     a.expect_failure(22, WcStatus::RemInvReqErr);
-    from.post_send(&SendRequest::write_to_target(&to[0], &local, remote).wr_id(23).signaled()).unwrap();
+    from.post_send(&SendRequest::dc_write(&to[0], &local, remote).wr_id(23).signaled()).unwrap();
     a.expect(23);
-    from.post_send(&SendRequest::write_to_target(&to[0], &local, remote).wr_id(24).on_stream(1)).unwrap();
+    from.post_send(&SendRequest::dc_write(&to[0], &local, remote).wr_id(24).on_stream(1)).unwrap();
     a.expect_failure(24, WcStatus::WrFlushErr);
     from.reset_stream(1).unwrap();
-    let works = SendRequest::write_to_target(&to[0], &local, remote).wr_id(25).on_stream(1).signaled();
+    let works = SendRequest::dc_write(&to[0], &local, remote).wr_id(25).on_stream(1).signaled();
     from.post_send(&works).unwrap();
     a.expect(25);
 }

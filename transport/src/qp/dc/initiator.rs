@@ -22,6 +22,8 @@ pub(in crate::qp) struct Initiator {
     capacity: usize,
     made_with: Option<DcStreams>,
     streams: Vec<Stream>,
+    /// Requests of all streams that ended without a completion since the last one.
+    unreported: u32,
     /// Which of them sends first.
     first: usize,
     next_psn: Psn,
@@ -34,6 +36,7 @@ impl Initiator {
             capacity: capacity as usize,
             made_with,
             streams: (0..count).map(Stream::new).collect(),
+            unreported: 0,
             first: 0,
             next_psn: Psn::new(0),
         }
@@ -57,6 +60,15 @@ impl Initiator {
         self.streams.get_mut(usize::from(id) % count)
     }
 
+    /// Lets each stream do something, and complete requests of all by it.
+    fn lend(&mut self, mut run: impl FnMut(&mut Stream)) {
+        for stream in &mut self.streams {
+            stream.unreported = core::mem::take(&mut self.unreported);
+            run(stream);
+            self.unreported = core::mem::take(&mut stream.unreported);
+        }
+    }
+
     /// Takes a request, which was checked, of this length.
     pub(super) fn post<H: Host>(
         &mut self,
@@ -72,7 +84,11 @@ impl Initiator {
         let Some(stream) = self.stream(dc.stream) else { return };
         stream.post(Waiting { wqe, to, access_key: dc.access_key, fault });
         if stream.state == State::Failed {
-            stream.flush(settings, host);
+            self.lend(|stream| {
+                if stream.state == State::Failed {
+                    stream.flush(settings, host);
+                }
+            });
         }
     }
 
@@ -99,7 +115,9 @@ impl Initiator {
         host: &mut H,
     ) {
         if let Some(stream) = self.streams.get_mut(usize::from(header.stream)) {
+            stream.unreported = core::mem::take(&mut self.unreported);
             stream.handle(settings, from, (header, data), now_ns, host);
+            self.unreported = core::mem::take(&mut stream.unreported);
         }
     }
 
@@ -108,7 +126,7 @@ impl Initiator {
     }
 
     pub(super) fn handle_timeout<H: Host>(&mut self, settings: &Settings, now_ns: u64, host: &mut H) {
-        self.streams.iter_mut().for_each(|stream| stream.handle_timeout(settings, now_ns, host));
+        self.lend(|stream| stream.handle_timeout(settings, now_ns, host));
     }
 
     pub(super) fn wants_to_send(&self) -> bool {
@@ -130,9 +148,10 @@ impl Initiator {
         for turn in 0..count {
             let Some(stream) = self.streams.get_mut((self.first + turn) % count) else { break };
             let moment = (draining, now_ns);
-            if stream.transmit(settings, moment, &mut room_parts, &mut self.next_psn, host, sink)
-                == Progress::Blocked
-            {
+            stream.unreported = core::mem::take(&mut self.unreported);
+            let progress = stream.transmit(settings, moment, &mut room_parts, &mut self.next_psn, host, sink);
+            self.unreported = core::mem::take(&mut stream.unreported);
+            if progress == Progress::Blocked {
                 return Progress::Blocked;
             }
         }
@@ -141,6 +160,6 @@ impl Initiator {
 
     /// Everything that was posted ends as flushed.
     pub(super) fn flush<H: Host>(&mut self, settings: &Settings, host: &mut H) {
-        self.streams.iter_mut().for_each(|stream| stream.flush(settings, host));
+        self.lend(|stream| stream.flush(settings, host));
     }
 }

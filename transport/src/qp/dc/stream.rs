@@ -46,8 +46,8 @@ pub(super) struct Stream {
     /// Of the newest way; the next one's is larger.
     last_epoch: u64,
     pub(super) state: State,
-    /// Requests that ended without a completion since the last one.
-    unreported: u32,
+    /// Requests of all streams that ended without a completion since the last one: lent by the initiator.
+    pub(super) unreported: u32,
     /// When what is not answered is sent again.
     deadline_ns: u64,
     /// Nothing is sent before; 0: it may be.
