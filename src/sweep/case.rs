@@ -226,7 +226,12 @@ mod tests {
 
     #[test]
     fn completions_are_cases_up_to_a_limit_for_each_queue_pair() {
-        let completed = |qp, message| Completed { completion: "recv".to_owned(), qp, connection: 0, message };
+        let completed = |qp, message| Completed {
+            completion: "recv".to_owned(),
+            qp: OrdinalField(qp),
+            connection: 0,
+            message,
+        };
         let line = CommandLine::parse_from(["sweep", "--completions", "--most", "2", "--", "true"]);
         let mut cases = Cases { all: Vec::new(), left_out: 0 };
         cases.add(&[completed(0, 0), completed(0, 1), completed(0, 2), completed(1, 0)], &line.options);
@@ -241,7 +246,7 @@ mod tests {
     fn a_request_is_rejected_and_other_messages_are_lost_once() {
         let message = |kind: &str, connection| Message {
             peer: "127.0.0.1".to_owned(),
-            connection,
+            connection: OrdinalField(connection),
             side: "requester".to_owned(),
             kind: kind.to_owned(),
         };

@@ -189,7 +189,11 @@ mod tests {
     use std::time::Duration;
 
     fn run(end: RunEnd, fired: bool, left: &[&str], said: &[&str]) -> Run {
-        let object = |kind: &&str| Object { kind: (*kind).to_owned(), call: "ibv_x".to_owned(), nth: 1 };
+        let object = |kind: &&str| Object {
+            kind: (*kind).to_owned(),
+            call: "ibv_x".to_owned(),
+            nth: pumice_device::faults::NthField(1),
+        };
         let left = Some(left.iter().map(object).collect());
         let said = said.iter().map(|line| (*line).to_owned()).collect();
         let report = CallReport { fired, left, ..CallReport::default() };

@@ -17,8 +17,8 @@ use pumice_device::outside::lineage::PerProcess;
 use pumice_device::settings::Log;
 
 use super::about::About;
-use super::watch::{Watch, look_at};
 use super::counts::{self, Counts};
+use super::watch::{Watch, look_at};
 use super::{evidence, fired, inventory, report};
 use crate::ground::check;
 use crate::ground::connections;
