@@ -52,19 +52,19 @@ impl<'a> SendRequest<'a, Srd> {
     /// SEND of the slices' bytes, at most 8928, which arrive once and in no order. Signaled, as all requests
     /// of SRD are.
     pub fn srd_send(to: &UdAddress, local: &'a [LocalSlice]) -> Self {
-        SendRequest::new(SendOpcode::Send, local).to_address(to).signaled()
+        SendRequest::new(SendOpcode::Send, local).sent_to(to).signaled()
     }
 
     /// RDMA WRITE of one slice to the start of the remote one.
     pub fn srd_write(to: &UdAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         let request = SendRequest::new(SendOpcode::RdmaWrite, local);
-        request.to_address(to).remote(remote).signaled()
+        request.sent_to(to).remote(remote).signaled()
     }
 
     /// RDMA READ into one slice from the start of the remote one. It completes as `WcOpcode::Send`.
     pub fn srd_read(to: &UdAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
         let request = SendRequest::new(SendOpcode::RdmaRead, local);
-        request.to_address(to).remote(remote).signaled()
+        request.sent_to(to).remote(remote).signaled()
     }
 }
 
@@ -206,22 +206,22 @@ impl QueuePairBuilder<Dci> {
 impl<'a> SendRequest<'a, Dci> {
     /// SEND of the slices' bytes to the target's next receive.
     pub fn dc_send(to: &DcAddress, local: &'a [LocalSlice]) -> Self {
-        SendRequest::new(SendOpcode::Send, local).to_target(to)
+        SendRequest::new(SendOpcode::Send, local).aimed_at(to)
     }
 
     /// RDMA WRITE of the slices' bytes to the start of the remote slice.
     pub fn dc_write(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
-        SendRequest::new(SendOpcode::RdmaWrite, local).to_target(to).remote(remote)
+        SendRequest::new(SendOpcode::RdmaWrite, local).aimed_at(to).remote(remote)
     }
 
     /// RDMA READ of as many bytes as the local slices have, from the start of the remote slice.
     pub fn dc_read(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice) -> Self {
-        SendRequest::new(SendOpcode::RdmaRead, local).to_target(to).remote(remote)
+        SendRequest::new(SendOpcode::RdmaRead, local).aimed_at(to).remote(remote)
     }
 
     /// Adds `add`, wrapping, to the 8 remote bytes; the original value arrives in the local 8 bytes.
     pub fn dc_fetch_add(to: &DcAddress, local: &'a [LocalSlice], remote: RemoteSlice, add: u64) -> Self {
-        SendRequest::atomic(local, remote, AtomicOperation::FetchAdd { add }).to_target(to)
+        SendRequest::atomic(local, remote, AtomicOperation::FetchAdd { add }).aimed_at(to)
     }
 
     /// Stores `swap` in the 8 remote bytes if they equal `compare`; the original value arrives in the local 8
@@ -234,7 +234,7 @@ impl<'a> SendRequest<'a, Dci> {
         swap: u64,
     ) -> Self {
         let operation = AtomicOperation::CompareSwap { compare, swap };
-        SendRequest::atomic(local, remote, operation).to_target(to)
+        SendRequest::atomic(local, remote, operation).aimed_at(to)
     }
 
     /// On this stream of the initiator; 0 by default, and those beyond the last one begin anew.
@@ -244,8 +244,8 @@ impl<'a> SendRequest<'a, Dci> {
         self
     }
 
-    fn to_target(self, to: &DcAddress) -> Self {
-        let mut this = self.to_address(&to.to);
+    fn aimed_at(self, to: &DcAddress) -> Self {
+        let mut this = self.sent_to(&to.to);
         this.request.dc = Some(DcDestination { access_key: to.access_key, stream: 0 });
         this
     }
@@ -253,7 +253,7 @@ impl<'a> SendRequest<'a, Dci> {
 
 impl<T: Transport> SendRequest<'_, T> {
     /// To a queue pair that the request names.
-    fn to_address(mut self, to: &UdAddress) -> Self {
+    fn sent_to(mut self, to: &UdAddress) -> Self {
         self.request.ud = Some(to.destination());
         self
     }
