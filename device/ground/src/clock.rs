@@ -45,9 +45,9 @@ impl Clock {
     }
 }
 
-/// The earliest of some times, if there is one; `u64::MAX` is never. Written with a number for "never", not as a
-/// chain over options: the compiler reads the value of an option before its discriminant there, which valgrind
-/// reports as a use of uninitialised memory.
+/// The earliest of some times, if there is one; `u64::MAX` is never. Written with a number for "never", not
+/// as a chain over options: the compiler reads the value of an option before its discriminant there, which
+/// valgrind reports as a use of uninitialised memory.
 #[inline(always)]
 pub fn earliest<const N: usize>(times_ns: [Option<u64>; N]) -> Option<u64> {
     let mut first_ns = u64::MAX;

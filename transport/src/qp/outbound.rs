@@ -114,7 +114,7 @@ pub(crate) fn emit<T: Transmit, E>(
     let Some(packet) = sink.begin(path, headers.bth.destination, length_bytes) else {
         return Ok(Emitted::NoRoom);
     };
-    headers.emit(packet);
+    headers.emit_all(header_bytes, packet);
     if payload_bytes > 0
         && let Some(payload) = packet.get_mut(header_bytes..payload_end)
         && let Err(error) = fill(payload)

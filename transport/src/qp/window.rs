@@ -133,7 +133,12 @@ impl Window {
         }
         self.minimum_rtt_ns = self.minimum_rtt_ns.min(rtt_ns);
         // What was delivered in one round trip, had the queue been empty.
-        let scaled = u128::from(delivered) * u128::from(self.minimum_rtt_ns) / u128::from(rtt_ns);
+        let scaled = match delivered.checked_mul(self.minimum_rtt_ns) {
+            _ if rtt_ns == self.minimum_rtt_ns => delivered,
+            Some(both) => both / rtt_ns,
+            // Years.
+            None => delivered,
+        };
         let product = u32::try_from(scaled).unwrap_or(u32::MAX);
         // A sample of a flight that a loss cut short says too little: only the largest of many
         // counts, and two rounds are kept so that there always are many.

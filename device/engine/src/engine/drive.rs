@@ -225,8 +225,8 @@ impl Engine {
         }
     }
 
-    /// Whether nothing has happened that would have to be looked at: the usual answer, since a call asks several
-    /// times.
+    /// Whether nothing has happened that would have to be looked at: the usual answer, since a call asks
+    /// several times.
     #[inline]
     fn is_settled(&self) -> bool {
         self.touched.is_empty()

@@ -53,7 +53,7 @@ impl<M: RingMemory> Consumer<M> {
         }
         let slot = Slot::decode([first, second.load(Ordering::Relaxed)]).ok_or(Broken)?;
         if slot.is_inline() {
-            // All words, whatever the length: a copy of a length that is known takes no call.
+            // All words, for short batches as well: a copy of a known length takes no call.
             let room = buffer.first_chunk_mut::<INLINE_BYTES>().ok_or(Broken)?;
             for (to, word) in room.as_chunks_mut().0.iter_mut().zip(inline) {
                 *to = word.load(Ordering::Relaxed).to_le_bytes();
@@ -85,8 +85,8 @@ impl<M: RingMemory> Consumer<M> {
     /// Asks the producer to wake this side with the next slot. False: there is one already, and this side
     /// must not sleep.
     pub(crate) fn prepare_sleep(&self) -> bool {
-        // Either the producer exchanges this word later, and finds that this side waits, or it did so before, and
-        // this side sees what it wrote before that.
+        // Either the producer exchanges this word later, and finds that this side waits, or it did so before,
+        // and this side sees what it wrote before that.
         self.memory.word(WAITS).swap(1, Ordering::AcqRel);
         !self.has_more()
     }

@@ -194,8 +194,8 @@ impl OpenRing {
         self.put_numbered(number, batch)
     }
 
-    /// The same of a batch whose path is known. `None`: it is not, or the consumer claims what cannot be true,
-    /// which [`OpenRing::put`] finds again.
+    /// The same of a batch whose path is known. `None`: it is not, or the consumer claims what cannot be
+    /// true, which [`OpenRing::put`] finds again.
     #[inline]
     pub(super) fn put_on_known_path(&mut self, batch: &GsoBatch<'_>) -> Option<Put> {
         let Number::Known(number) = self.paths.find(batch.path) else { return None };

@@ -404,8 +404,8 @@ impl SameHost {
         self.open(member).is_some_and(|ring| ring.knows(path))
     }
 
-    /// As [`SameHost::put`], of a batch whose path the ring knows, as it does for all batches of a path but the
-    /// first. `None`: nothing was done, and `put` finds out why.
+    /// As [`SameHost::put`], of a batch whose path the ring knows, as it does for all batches of a path but
+    /// the first. `None`: nothing was done, and `put` finds out why.
     #[inline]
     pub(crate) fn put_on_known_path(
         &mut self,
@@ -471,8 +471,10 @@ impl SameHost {
         handler: &mut dyn FnMut(&Received<'_>),
     ) -> Took {
         let count = self.inbound.len();
-        for step in 0..count {
-            let index = (self.turn + step) % count;
+        let mut next = if self.turn < count { self.turn } else { 0 };
+        for _ in 0..count {
+            let index = next;
+            next = if index + 1 < count { index + 1 } else { 0 };
             let Some(ring) = self.inbound.get_mut(index) else { break };
             if ring.is_fresh {
                 continue;

@@ -9,7 +9,10 @@ use crate::wire::{OperationClass, Packet, Position};
 pub(crate) fn packets_of(length_bytes: u32, mtu_bytes: usize) -> u32 {
     //= statement:18
     //| A READ of exactly n path MTUs has n responses, and a READ of no bytes has one.
-    length_bytes.div_ceil(mtu_bytes.max(1) as u32).max(1)
+    if length_bytes as usize <= mtu_bytes {
+        return 1;
+    }
+    length_bytes.div_ceil(mtu_bytes.max(1) as u32)
 }
 
 pub(super) fn flush_access(placement: u8) -> Access {
