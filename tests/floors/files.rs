@@ -39,8 +39,8 @@ const TEXTS: [&str; 20] = [
     "rs", "toml", "md", "txt", "c", "h", "sh", "py", "awk", "tsv", "supp", "lock", "svg", "html", "css",
     "js", "json", "typed", "yml", "patch",
 ];
-/// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer; the counts of each
-/// release.
+/// Folders with files without such an end: programs that the shell runs, seeds of the fuzzer; the counts of
+/// each release.
 const WITHOUT_END: [&str; 5] = ["scripts", ".ci", "fuzz/seeds", "docs/deploy", "benches/history"];
 /// Folders with files that are no text, or a text of others, and the end of their names.
 const BINARIES: [(&str, &str); 5] = [

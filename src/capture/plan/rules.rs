@@ -111,7 +111,8 @@ impl Rules {
             let Key { service, side, qp, opcode, message, packet, transmission, .. } = &done.key;
             let mut fields = serde_json::json!({
                 "rule": rule, "tag": tag, "service": service, "qp": OrdinalField(*qp), "connection": 0,
-                "side": side, "opcode": opcode, "message": message, "packet": packet, "transmission": transmission,
+                "side": side, "opcode": opcode, "message": message, "packet": packet,
+                "transmission": transmission,
             });
             if let (Some(OfPeer { connection, destination }), Some(fields)) =
                 (done.key.of_peer, fields.as_object_mut())

@@ -182,7 +182,8 @@ fn print_failure(qpn: Qpn, sentence: &str) {
     over.iter().for_each(print_siblings);
 }
 
-/// Says how many others have failed for the same reasons as those that were printed; later ones are told anew.
+/// Says how many others have failed for the same reasons as those that were printed; later ones are told
+/// anew.
 /// Takes no lock that is held.
 pub(crate) fn tell_siblings() {
     if let Ok(mut known) = SIBLINGS.try_lock() {
