@@ -123,7 +123,7 @@ fn two_runs_are_compared_and_the_first_departure_comes_first() {
     let Some(program) = compiled(&folder) else { return };
     let run = |name: &str, options: &[&str], style: &str| {
         let file = folder.join(name).display().to_string();
-        let words = ["run", "--log", "off", "--wire", "udp", "--trace", &file];
+        let words = ["run", "--log", "off", "--tag", "causes", "--wire", "udp", "--trace", &file];
         ended(pumice(&words).args(options).arg("--").arg(&program).arg(style));
         file
     };
