@@ -138,8 +138,20 @@ fn clip(lines: &mut Vec<String>) {
     lines.iter_mut().for_each(|line| *line = short(line));
 }
 
+/// As much of a text as takes `MAX_LINE` bytes in JSON.
 fn short(text: &str) -> String {
-    text.chars().take(MAX_LINE).collect()
+    let mut room = MAX_LINE;
+    let fits = |c: &char| {
+        let bytes = match c {
+            '"' | '\\' => 2,
+            c if c.is_control() => 6,
+            c => c.len_utf8(),
+        };
+        let left = room.checked_sub(bytes);
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    text.chars().take_while(fits).collect()
 }
 
 #[cfg(test)]
