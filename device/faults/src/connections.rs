@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pumice_ground::ordinal::{Ordinal, Ordinals};
+use pumice_ground::ordinal::{ObjectOrdinals, Ordinal};
 use pumice_transport::event::Side;
 use pumice_transport::mad::{CmMessage, CommId};
 use pumice_transport::wire::Qpn;
@@ -17,7 +17,7 @@ const MAX_CONNECTIONS: usize = 65_536;
 #[derive(Debug, Default)]
 pub struct Connections {
     known: BTreeMap<CommId, Connection>,
-    made: BTreeMap<(Side, IpAddr), Ordinals>,
+    made: BTreeMap<(Side, IpAddr), ObjectOrdinals>,
 }
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Connections {
             // Who asked for it sends the request first; who was asked, anything else.
             let side = if message.service().is_some() { Side::Requester } else { Side::Responder };
             let thread = own_qpn(message).and_then(ordinal_of).and_then(|qp| Ordinal(qp).parts().0);
-            let Ordinal(ordinal) = made.entry((side, peer)).or_default().next_of(thread);
+            let Ordinal(ordinal) = made.entry((side, peer)).or_default().add_of(thread);
             Connection { side, ordinal, lost: BTreeMap::new() }
         })
     }

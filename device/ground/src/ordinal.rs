@@ -189,20 +189,20 @@ impl FromStr for CallOrdinal {
 
 /// Counts the objects of a kind.
 #[derive(Debug, Default)]
-pub struct Ordinals {
+pub struct ObjectOrdinals {
     /// Those of the first thread, and of threads without a name.
     made: u32,
     of_threads: BTreeMap<ThreadName, u32>,
 }
 
-impl Ordinals {
+impl ObjectOrdinals {
     /// The number of an object that this thread makes.
-    pub fn next(&mut self) -> Ordinal {
-        self.next_of(ThreadName::own())
+    pub fn add(&mut self) -> Ordinal {
+        self.add_of(ThreadName::own())
     }
 
     /// The number of an object that a thread makes.
-    pub fn next_of(&mut self, thread: Option<ThreadName>) -> Ordinal {
+    pub fn add_of(&mut self, thread: Option<ThreadName>) -> Ordinal {
         let thread = thread.filter(|thread| *thread != ThreadName::MAIN);
         if let Some(thread) = thread
             && (self.of_threads.len() < MAX_THREADS || self.of_threads.contains_key(&thread))
@@ -230,22 +230,22 @@ mod tests {
 
     #[test]
     fn threads_count_apart() {
-        let mut made = Ordinals::default();
+        let mut made = ObjectOrdinals::default();
         let (first, second) = ("0".parse().ok(), "1.3".parse().ok());
         let makers = [None, first, second, Some(ThreadName::MAIN), first];
-        let numbers = makers.map(|thread| made.next_of(thread).to_string());
+        let numbers = makers.map(|thread| made.add_of(thread).to_string());
         assert_eq!(numbers, ["0", "0:0", "1.3:0", "1", "0:1"]);
         assert_eq!(made.count(), 5);
-        assert_eq!(made.next(), Ordinal(2), "without the preload threads have no names");
+        assert_eq!(made.add(), Ordinal(2), "without the preload threads have no names");
     }
 
     #[test]
     fn more_than_a_thread_can_count_are_counted_with_the_others() {
-        let mut made = Ordinals::default();
+        let mut made = ObjectOrdinals::default();
         let thread = "5".parse().ok();
-        let last = (0..=COUNT).map(|_| made.next_of(thread)).last();
+        let last = (0..=COUNT).map(|_| made.add_of(thread)).last();
         assert_eq!(last.map(|last| last.to_string()), Some(format!("5:{COUNT}")));
-        assert_eq!(made.next_of(thread), Ordinal(0));
+        assert_eq!(made.add_of(thread), Ordinal(0));
     }
 
     #[test]

@@ -36,16 +36,18 @@ struct Known {
 }
 
 impl Known {
-    const UNNAMED: Known = Known {
-        process: Cell::new(0),
-        name: Cell::new(UNNAMED),
-        children: Cell::new(0),
-        is_quiet: Cell::new(0),
-    };
+    const fn unnamed() -> Known {
+        Known {
+            process: Cell::new(0),
+            name: Cell::new(UNNAMED),
+            children: Cell::new(0),
+            is_quiet: Cell::new(0),
+        }
+    }
 }
 
 thread_local! {
-    static KNOWN: Known = const { Known::UNNAMED };
+    static KNOWN: Known = const { Known::unnamed() };
 }
 
 /// What is known of the calling thread.

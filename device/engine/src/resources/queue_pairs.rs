@@ -189,7 +189,7 @@ impl Resources {
 
     /// The ordinal of the next queue pair, which this thread makes.
     pub(super) fn next_ordinal(&mut self) -> u32 {
-        self.qps_made.next().0
+        self.qps_made.add().0
     }
 
     /// Posts a request to a queue pair's own receive queue.

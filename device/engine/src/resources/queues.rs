@@ -66,8 +66,8 @@ impl Resources {
         //| The completion vector is less than the number of vectors.
         check_size("completion vector", setup.comp_vector, 0, self.limits.num_comp_vectors.max(1) - 1)?;
         let common = self.cq_common.clone();
-        let ordinal = self.cqs_made.next().0;
-        let counted = (!setup.uncounted).then(|| self.cqs_counted.next().0);
+        let ordinal = self.cqs_made.add().0;
+        let counted = (!setup.uncounted).then(|| self.cqs_counted.add().0);
         let CqSetup { depth, cookie, channel, clock, fires_late, overwrites, .. } = setup;
         let handle = self.cqs.try_insert_with(|handle| {
             let mut cq = CompletionQueue::new(handle, depth, cookie, channel, common, clock, fires_late)?;
@@ -140,7 +140,7 @@ impl Resources {
         };
         let SrqSetup { pd, max_wr, max_sge, cookie, .. } = *setup;
         let srq = Srq::new(pd.index, max_wr, max_sge, cookie, xrc.map(|(side, ..)| side));
-        let srq = srq.numbered(self.srqs_made.next().0);
+        let srq = srq.numbered(self.srqs_made.add().0);
         let made = self.receives.insert(Receives::Shared(Box::new(srq)));
         match (&made, xrc) {
             (Ok(handle), Some((_, place, xrcd, cq))) => {

@@ -8,7 +8,7 @@ use pumice_events::{Subscribers, Topics};
 use pumice_ground::error::ResourceError;
 use pumice_ground::limits::Limits;
 use pumice_ground::object_summary::ObjectSummary;
-use pumice_ground::ordinal::Ordinals;
+use pumice_ground::ordinal::ObjectOrdinals;
 use pumice_ground::table::{Handle, Table};
 use pumice_objects::async_event::AsyncEventQueue;
 use pumice_objects::completion_queue::{CompletionQueue, CqCommon};
@@ -63,14 +63,14 @@ pub struct Resources {
     /// The time of packets.
     pub(crate) moment: Moment,
     /// Queue pairs made so far.
-    pub(super) qps_made: Ordinals,
+    pub(super) qps_made: ObjectOrdinals,
     /// Completion queues made so far.
-    pub(super) cqs_made: Ordinals,
+    pub(super) cqs_made: ObjectOrdinals,
     /// Completion queues that plans count, and shared receive queues, made so far.
-    pub(super) cqs_counted: Ordinals,
+    pub(super) cqs_counted: ObjectOrdinals,
     /// Those of the library's own that are there.
     pub(super) cqs_uncounted: u32,
-    pub(super) srqs_made: Ordinals,
+    pub(super) srqs_made: ObjectOrdinals,
     /// Whether the device is there.
     pub(crate) presence: Arc<Presence>,
     /// The ports: addresses, partitions, state.
@@ -195,11 +195,11 @@ impl Resources {
             qps: Vec::new(),
             topics: events.topics(),
             moment: Moment::default(),
-            qps_made: Ordinals::default(),
-            cqs_made: Ordinals::default(),
-            cqs_counted: Ordinals::default(),
+            qps_made: ObjectOrdinals::default(),
+            cqs_made: ObjectOrdinals::default(),
+            cqs_counted: ObjectOrdinals::default(),
             cqs_uncounted: 0,
-            srqs_made: Ordinals::default(),
+            srqs_made: ObjectOrdinals::default(),
             presence: Arc::default(),
             ports: Ports::one(DevicePort::new(PkeyTable::new(&[], limits.pkey_table_len), Mtu::Mtu1024)),
             groups: MulticastGroups::new(limits.max_mcast_grp, limits.max_mcast_qp_attach),

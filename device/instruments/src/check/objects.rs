@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
 
-use pumice_ground::ordinal::{Ordinal, Ordinals};
+use pumice_ground::ordinal::{ObjectOrdinals, Ordinal};
 
 use super::of_device::OfDevice;
 use super::stack::Stack;
@@ -53,7 +53,7 @@ pub(super) struct Gone {
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     live: HashMap<u64, Object, FnvBuildHasher>,
-    made: BTreeMap<(&'static str, Option<&'static str>), Ordinals>,
+    made: BTreeMap<(&'static str, Option<&'static str>), ObjectOrdinals>,
     gone: HashMap<u64, Gone, FnvBuildHasher>,
     gone_order: VecDeque<u64>,
     /// Those of the parent, in a child process.
@@ -70,7 +70,7 @@ impl Objects {
         call: &'static str,
         made: Stack,
     ) {
-        let Ordinal(ordinal) = self.made.entry((kind, device.name)).or_default().next();
+        let Ordinal(ordinal) = self.made.entry((kind, device.name)).or_default().add();
         self.gone.remove(&address);
         self.inherited.remove(&address);
         if self.live.len() < MAX_OBJECTS {

@@ -252,7 +252,7 @@ impl SharedQueue {
         };
         let before_ns = outside::time::monotonic_ns();
         let state = outside::wait_while(&self.wake, state, GATHER, gathers);
-        // Who has waited for nothing was woken by the first record.
+        // The writer that had nothing to write was woken by the first record.
         let woken_ns = state.queued.records.first().filter(|_| was_idle);
         let woken_ns = woken_ns.map_or(before_ns, |first| first.at_ns().wrapping_add(base_ns).min(before_ns));
         let late_ns = outside::time::monotonic_ns().saturating_sub(woken_ns);

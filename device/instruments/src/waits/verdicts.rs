@@ -41,15 +41,14 @@ pub(super) fn verdicts(now: &[Standing], waits: &[Wait]) -> Vec<Verdict> {
             found.push(verdict);
         }
     }
-    let roots: Vec<Option<usize>> = found.iter().map(|one| one.processes.last().copied()).collect();
     // Of the ways to one root the longest says all.
     let mut kept: Vec<Verdict> = Vec::new();
     for (index, one) in found.iter().enumerate() {
-        let is_longest = found.iter().zip(&roots).enumerate().all(|(other, (verdict, root))| {
+        let is_longest = found.iter().enumerate().all(|(other, verdict)| {
             other == index
                 || one.is_circle
                 || verdict.is_circle
-                || *root != roots[index]
+                || verdict.processes.last() != one.processes.last()
                 || (verdict.processes.len(), other) < (one.processes.len(), index)
         });
         if is_longest {

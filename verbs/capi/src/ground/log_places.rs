@@ -13,10 +13,13 @@ use super::check;
 /// Places that wait to be written.
 const MOST: usize = 16;
 
-/// Return addresses of the thread that posted, by queue pair.
-static PLACES: PerProcess<Mutex<Vec<(Qpn, Vec<u64>)>>> = PerProcess::new(|_| Mutex::default());
+/// Queue pairs, and return addresses of the program's frames, innermost first.
+type Noted = Vec<(Qpn, Vec<u64>)>;
 
-fn lock() -> MutexGuard<'static, Vec<(Qpn, Vec<u64>)>> {
+/// Return addresses of the thread that posted, by queue pair.
+static PLACES: PerProcess<Mutex<Noted>> = PerProcess::new(|_| Mutex::default());
+
+fn lock() -> MutexGuard<'static, Noted> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

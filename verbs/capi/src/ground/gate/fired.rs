@@ -26,9 +26,11 @@ pub(super) fn about<T>(about: About, run: impl FnOnce() -> T) -> (T, Vec<String>
     (outcome, TOLD.try_with(Cell::take).unwrap_or_default())
 }
 
-/// One that hears of each rule that applied, with the index and the name of the call's device, if it is
-/// about one.
-struct Listener(fn(&CallFired<'_>, Option<usize>, Option<&str>));
+/// Told of a rule that applied, with the index and the name of the call's device, if it is about one.
+type Hear = fn(&CallFired<'_>, Option<usize>, Option<&str>);
+
+/// One that hears of each rule.
+struct Listener(Hear);
 
 impl Subscriber for Listener {
     fn topics(&self) -> Topics {
@@ -45,7 +47,7 @@ impl Subscriber for Listener {
 
 /// The listeners of a gate of the process.
 pub(super) fn subscribers() -> Vec<Box<dyn Subscriber>> {
-    let listeners: [fn(&CallFired<'_>, Option<usize>, Option<&str>); 4] = [
+    let listeners: [Hear; 4] = [
         |fired, device, _| listeners::emit(device, &Event::CallFaultApplied { fault: fired }),
         |fired, _, named| tell(named.map_or(String::new(), |name| format!("{name}: ")) + &fired.sentence()),
         |fired, _, _| report::fired(fired),
