@@ -33,9 +33,13 @@ pub(super) fn reduce(
         bar.inc(1);
         Ok(outcome.is_some_and(|outcome| outcome.is_failure && outcome.end == failure.end))
     };
-    let needed = if fails(&all)? { smallest(all.clone(), &mut fails)? } else { all.clone() };
+    // If the list alone does not bring the failure about, the seed does.
+    let order = match fails(&all)? {
+        true => Order::Listed(moved(&all, &smallest(all.clone(), &mut fails)?)),
+        false => Order::Drawn,
+    };
     let file = runner.keep()?.join(format!("seed-{}.world", way.seed));
-    if let Some(last) = runner.run(way.seed, &Order::Listed(moved(&all, &needed)), Some(&file))? {
+    if let Some(last) = runner.run(way.seed, &order, Some(&file))? {
         failure.needs = last.departures.into_values().map(|(_, words)| words).collect();
         failure.recording = Some(file.display().to_string());
     }

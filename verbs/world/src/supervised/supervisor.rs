@@ -15,13 +15,14 @@ use super::delivery::Delivery;
 use super::devices::Devices;
 use super::filter;
 use super::lent::LentPoints;
+use super::points::is_hint;
 use super::processor::Bound;
 use super::readiness::Descriptors;
 use super::spin::{Proof, prove};
 use super::start::{NOT_FOUND, NOT_STARTED, start};
 use super::stop::{Stop, TICK_US, await_stop, await_stop_within};
 use super::system::Ticks;
-use super::threads::{Doing, ThreadId, Threads, VAIN};
+use super::threads::{Call, Doing, ThreadId, Threads, VAIN};
 use super::timers::Timers;
 use super::tracee::Tracee;
 use crate::certificate::{Doubt, Record};
@@ -302,12 +303,7 @@ impl Supervisor {
                 self.take_clock(id);
             }
             match stop {
-                Stop::Call(call) => {
-                    if let Some(thread) = self.threads.get_mut(id) {
-                        thread.doing = Doing::Call(*call);
-                    }
-                    return Ok(());
-                }
+                Stop::Call(call) => return self.called(id, *call),
                 Stop::Signal(Signal::SIGSEGV) if super::tsc::answer(tracee, self.clock.cycles())? => {
                     self.clock.pass(20);
                     counted += 1;
@@ -325,6 +321,18 @@ impl Supervisor {
                 Stop::CallEnd | Stop::Born(..) | Stop::Exec | Stop::Quiet => {}
             }
         }
+    }
+
+    /// A thread makes a call: it is served when it is this thread's turn. A hint is taken at once: a point has one
+    /// turn behind it, with a stop as without one.
+    fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
+        if is_hint(&call) {
+            return self.take_hint(id, call);
+        }
+        if let Some(thread) = self.threads.get_mut(id) {
+            thread.doing = Doing::Call(call);
+        }
+        Ok(())
     }
 
     /// A thread does nothing for long but to read the counter of the processor: others go first.
@@ -356,10 +364,7 @@ impl Supervisor {
                 Stop::Gone(exit) => return self.gone(id, exit),
                 Stop::Call(call) => {
                     self.take_clock(id);
-                    if let Some(thread) = self.threads.get_mut(id) {
-                        thread.doing = Doing::Call(*call);
-                    }
-                    return Ok(());
+                    return self.called(id, *call);
                 }
                 _ => tracee.go_on(None)?,
             }
