@@ -189,6 +189,9 @@ fn finds(name: &str, end: &str) {
     // One rest is what the mistake needs; what cannot be left out alone may stay beside it.
     let needs = said.lines().filter(|line| line.starts_with("    p")).count();
     assert!((1..=4).contains(&needs), "{said}");
+    let file = said.lines().find_map(|line| line.trim().strip_prefix("again: pumice world replay "));
+    let again = scratch.world(&["replay", file.expect("the failure is recorded")]);
+    assert!(!matches!(code(&again), None | Some(0)), "what was recorded fails: {again:?}");
     let found = scratch.world(&["search", "--seeds", "1..40", "--", &corrected]);
     assert_eq!(code(&found), Some(0), "{found:?}");
     assert!(text(&found.stdout).contains(" 0 failed, in 0 ways\n"), "{found:?}");

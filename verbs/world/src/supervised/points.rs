@@ -51,7 +51,7 @@ impl Supervisor {
     /// Points up to the next departure from the plain order, as far as they are known.
     fn departures_ahead(&mut self) -> u32 {
         if let Some(listed) = &self.options.departures {
-            // A rest at a point has the number behind the latest switch, and a switch the one after that.
+            // Each point has two numbers: whether the thread rests, and who goes on.
             let next = listed.range(self.points + 1..).next();
             let ahead = next.map_or(u64::MAX, |(next, _)| (next - self.points - 1) / 2);
             return u32::try_from(ahead).unwrap_or(u32::MAX);

@@ -72,7 +72,7 @@ impl Supervisor {
 
     /// One of these: the one that went last, unless the seed has another one go on.
     fn draw(&mut self, able: &[ThreadId]) -> ThreadId {
-        self.points += 2;
+        self.points += 1;
         let plain = self.last.filter(|last| able.contains(last)).or(able.first().copied());
         let switch = match &self.options.departures {
             Some(listed) => match listed.get(&self.points) {

@@ -47,8 +47,9 @@ const LATEST: usize = 8;
 const CALL_NS: u64 = 400;
 const MORE_NS: u64 = 800;
 
-/// A process has one world at a time: what one world starts would hold copies of sockets of another one, which
-/// the supervisor has as well, until it executes its program, and the ends of connections would be late.
+/// A process has one world at a time: what one world starts would hold copies of sockets of another one,
+/// which the supervisor has as well, until it executes its program, and the ends of connections would be
+/// late.
 static IN_THIS_PROCESS: Mutex<()> = Mutex::new(());
 
 /// Runs a program, and all that it starts, in a world of its own; waits while this process has another world.
@@ -112,7 +113,8 @@ pub(crate) struct Supervisor {
     expected: Option<Recording>,
     /// The last events, to say how a departure came.
     latest: VecDeque<String>,
-    /// Twice the scheduling points so far: a switch has an even number, the rest behind it the odd one.
+    /// Decisions of the schedule so far: whether a thread rests, and who goes on. Departures have their
+    /// numbers.
     pub(crate) points: u64,
     /// Where the schedule departed from the plain order, and what went on there.
     pub(crate) departures: BTreeMap<u64, (Departure, String)>,
@@ -323,8 +325,8 @@ impl Supervisor {
         }
     }
 
-    /// A thread makes a call: it is served when it is this thread's turn. A hint is taken at once: a point has one
-    /// turn behind it, with a stop as without one.
+    /// A thread makes a call: it is served when it is this thread's turn. A hint is taken at once: a point
+    /// has one turn behind it, with a stop as without one.
     fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         if is_hint(&call) {
             return self.take_hint(id, call);
@@ -434,8 +436,9 @@ impl Supervisor {
     /// The seed, or a list of departures, may have a thread rest.
     pub(crate) fn stall(&mut self, id: ThreadId, what: &str) {
         let draws = self.options.draws;
+        self.points += 1;
         let rest_ns = match &self.options.departures {
-            Some(listed) => match listed.get(&(self.points + 1)) {
+            Some(listed) => match listed.get(&self.points) {
                 Some(Departure::Stall(ns)) => *ns,
                 _ => return,
             },
@@ -447,7 +450,7 @@ impl Supervisor {
             thread.rests_until_ns = until_ns;
             let us = rest_ns / 1_000;
             let words = format!("{} rested {us} us after {what} (event {})", thread.name, self.events);
-            self.departures.insert(self.points + 1, (Departure::Stall(rest_ns), words));
+            self.departures.insert(self.points, (Departure::Stall(rest_ns), words));
         }
     }
 
