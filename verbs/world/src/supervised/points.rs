@@ -5,7 +5,6 @@
 //! ones stop decides nothing, so that a run whose departures are listed is the run in which they were drawn.
 
 use nix::errno::Errno;
-use syscalls::Sysno;
 
 use super::lent::LentPoints;
 use super::schedule::PATIENCE;
@@ -19,16 +18,9 @@ pub(crate) const POINT_NS: u64 = 600;
 /// Points in a row without a stop.
 const MOST_POINTS: u32 = 64;
 
-/// As in the library's `outside::world`.
-const HINT: u64 = 0x7075_6d69;
+/// Kinds of hints, as in the library's `outside::world`.
 const IN_VAIN: u64 = 1;
 const ASKS_FOR_PAGE: u64 = 2;
-
-/// Whether a call is a hint.
-pub(crate) fn is_hint(call: &Call) -> bool {
-    let [option, ..] = call.arguments();
-    call.number == Sysno::prctl as u64 && option & 0xffff_ffff == HINT
-}
 
 impl Supervisor {
     /// How many points in a row may pass without a stop: nothing would come of it.
@@ -82,7 +74,7 @@ impl Supervisor {
     /// A hint of a program that knows that it is in a world: another thread may go on, or it looked in vain.
     pub(crate) fn take_hint(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
         let [_, kind, ..] = call.arguments();
-        if !is_hint(&call) {
+        if !call.is_hint() {
             return self.make_and_go(id, call, AS_IT_IS);
         }
         if kind == ASKS_FOR_PAGE {

@@ -15,7 +15,6 @@ use super::delivery::Delivery;
 use super::devices::Devices;
 use super::filter;
 use super::lent::LentPoints;
-use super::points::is_hint;
 use super::processor::Bound;
 use super::readiness::Descriptors;
 use super::spin::{Proof, prove};
@@ -328,7 +327,7 @@ impl Supervisor {
     /// A thread makes a call: it is served when it is this thread's turn. A hint is taken at once: a point
     /// has one turn behind it, with a stop as without one.
     fn called(&mut self, id: ThreadId, call: Call) -> Result<(), WorldError> {
-        if is_hint(&call) {
+        if call.is_hint() {
             return self.take_hint(id, call);
         }
         if let Some(thread) = self.threads.get_mut(id) {

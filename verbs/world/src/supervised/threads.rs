@@ -48,6 +48,14 @@ impl Call {
         [rdi, rsi, rdx, r10, r8, r9]
     }
 
+    /// Whether it is a hint of a program that knows that it is in a world.
+    pub(crate) fn is_hint(&self) -> bool {
+        /// As in the library's `outside::world`.
+        const HINT: u64 = 0x7075_6d69;
+        let [option, ..] = self.arguments();
+        self.number == syscalls::Sysno::prctl as u64 && option & 0xffff_ffff == HINT
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> String {
         syscalls::Sysno::new(self.number as usize)
