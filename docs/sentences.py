@@ -21,7 +21,7 @@ SPEAKERS = [
     ("transport/src/types", "the log: a queue pair, a message", "reference/statuses.md"),
     ("transport/src/cm", "the connection manager", "troubleshooting.md#connecting-fails"),
     ("device/instruments/src/check", "pumice check", "checks/README.md"),
-    ("device/instruments/src/waits.rs", "the log: a wait in vain", "checks/waits-in-vain.md"),
+    ("device/instruments/src/waits", "the log: a wait in vain", "checks/waits-in-vain.md"),
     ("device/instruments/src/trace", "pumice trace", "trace.md"),
     ("device/instruments/src/capture", "pumice capture", "commands.md#captures-pumice-capture"),
     ("device/profile/src/settings", "an option or variable", "reference/environment.md"),

@@ -11,7 +11,7 @@ use super::naming;
 use super::record::Record;
 
 /// Makes the kinds of deeds and their numbers.
-macro_rules! whats {
+macro_rules! kinds_of_fault {
     ($($(#[$doc:meta])* $number:literal $name:ident,)*) => {
         /// What a rule of a fault plan did.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ macro_rules! whats {
     };
 }
 
-whats! {
+kinds_of_fault! {
     /// A packet is lost.
     1 Lost,
     /// A packet leaves later.
