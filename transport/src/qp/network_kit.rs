@@ -100,13 +100,7 @@ impl Host for Device {
     ) -> Result<u64, MemoryError> {
         let word = self.range(key.rkey, address, 8)?;
         let before = u64::from_ne_bytes(word.try_into().unwrap());
-        let after = match operation {
-            AtomicOperation::CompareSwap { compare, swap } if before == compare => swap,
-            AtomicOperation::CompareSwap { .. } => before,
-            AtomicOperation::FetchAdd { add } => before.wrapping_add(add),
-            AtomicOperation::Write { bytes } => u64::from_ne_bytes(bytes),
-        };
-        word.copy_from_slice(&after.to_ne_bytes());
+        word.copy_from_slice(&operation.applied_to(before).to_ne_bytes());
         Ok(before)
     }
     fn remote_flush(&mut self, _: RemoteKey, _: Option<(u64, u64)>, _: Access) -> Result<(), MemoryError> {

@@ -353,6 +353,25 @@ impl AtomicOperation {
         }
     }
 
+    /// The operation of a send request that asks for it.
+    pub const fn opcode(self) -> SendOpcode {
+        match self {
+            AtomicOperation::CompareSwap { .. } => SendOpcode::CompareSwap,
+            AtomicOperation::FetchAdd { .. } => SendOpcode::FetchAdd,
+            AtomicOperation::Write { .. } => SendOpcode::AtomicWrite,
+        }
+    }
+
+    /// The value that it leaves where there was `original`, each as the host reads it.
+    pub const fn applied_to(self, original: u64) -> u64 {
+        match self {
+            AtomicOperation::CompareSwap { compare, swap } if original == compare => swap,
+            AtomicOperation::CompareSwap { .. } => original,
+            AtomicOperation::FetchAdd { add } => original.wrapping_add(add),
+            AtomicOperation::Write { bytes } => u64::from_ne_bytes(bytes),
+        }
+    }
+
     /// The answer carries the value that was there before.
     pub const fn returns_original(self) -> bool {
         !matches!(self, AtomicOperation::Write { .. })

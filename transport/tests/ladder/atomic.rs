@@ -3,12 +3,7 @@
 use crate::prelude::*;
 
 fn atomic_request<'a>(wr_id: u64, sges: &'a [Sge], operation: AtomicOperation) -> SendRequest<'a> {
-    let opcode = match operation {
-        AtomicOperation::CompareSwap { .. } => SendOpcode::CompareSwap,
-        AtomicOperation::FetchAdd { .. } => SendOpcode::FetchAdd,
-        AtomicOperation::Write { .. } => SendOpcode::AtomicWrite,
-    };
-    SendRequest { atomic: Some(operation), ..request(wr_id, opcode, sges) }
+    SendRequest { atomic: Some(operation), ..request(wr_id, operation.opcode(), sges) }
 }
 
 const EIGHT: [Sge; 1] = [Sge { address: BUFFER_BASE, length: 8, lkey: BUFFER }];

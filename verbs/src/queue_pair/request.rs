@@ -109,12 +109,7 @@ impl<'a, T: Transport> SendRequest<'a, T> {
 impl<'a, T: Transport> SendRequest<'a, T> {
     /// An atomic on the 8 remote bytes.
     pub(super) fn atomic(local: &'a [LocalSlice], remote: RemoteSlice, operation: AtomicOperation) -> Self {
-        let opcode = match operation {
-            AtomicOperation::CompareSwap { .. } => SendOpcode::CompareSwap,
-            AtomicOperation::FetchAdd { .. } => SendOpcode::FetchAdd,
-            AtomicOperation::Write { .. } => SendOpcode::AtomicWrite,
-        };
-        let mut this = Self::new(opcode, local).remote(remote);
+        let mut this = Self::new(operation.opcode(), local).remote(remote);
         this.request.atomic = Some(operation);
         this
     }
