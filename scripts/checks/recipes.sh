@@ -4,9 +4,24 @@
 # is used again.
 #
 #   scripts/checks/recipes.sh        a line for each recipe
+#   scripts/checks/recipes.sh apply  only whether each example applies: a second, and nothing is built
 #   PUMICE_RECIPE_TESTS=yes          runs the tests as well that the examples add to transport and to the library of device
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+# examples_apply PATCH...: in the folder where this runs.
+examples_apply() {
+    local failed=0 patch name
+    for patch; do
+        name=$(basename "$patch" .patch)
+        git apply --check "$patch" || {
+            failed=1
+            printf 'recipe %s: FAILED: its example does not apply. Apply it by hand (git apply --3way tests/recipes/%s.patch), correct it, %s\n' \
+                "$name" "$name" "and write it anew: git diff HEAD -U2 >tests/recipes/$name.patch"
+        }
+    done
+    return "$failed"
+}
 
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TARGET_DIR=$target_dir CARGO_INCREMENTAL=0
@@ -15,6 +30,10 @@ patches=("$PWD"/tests/recipes/*.patch)
 if ! git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     echo "recipes: there is no git here, which says which files belong to the sources"
     exit 77
+fi
+if [[ ${1:-} == apply ]]; then
+    examples_apply "${patches[@]}"
+    exit
 fi
 
 # What git keeps or would keep, as it stands in the working tree.
@@ -33,16 +52,7 @@ export RUSTC_WORKSPACE_WRAPPER=$target_dir/recipes-rustc
 # The copy may lie in the repository, and paths of patches would be those of the repository then.
 export GIT_CEILING_DIRECTORIES=$target_dir
 
-failed=0
-for patch in "${patches[@]}"; do
-    name=$(basename "$patch" .patch)
-    git apply --check "$patch" || {
-        failed=1
-        printf 'recipe %s: FAILED: its example does not apply. Apply it by hand (git apply --3way tests/recipes/%s.patch), correct it, %s\n' \
-            "$name" "$name" "and write it anew: git diff HEAD -U2 >tests/recipes/$name.patch"
-    }
-done
-((failed == 0)) || exit 1
+examples_apply "${patches[@]}"
 for patch in "${patches[@]}"; do
     git apply "$patch" || {
         printf 'recipe %s: FAILED: its example changes lines beside those of another: give one of them another place\n' \
