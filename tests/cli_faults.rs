@@ -1,7 +1,9 @@
 //! `pumice fault`, and plans that `pumice run` refuses.
 
-use std::path::PathBuf;
+use std::io::Write as _;
 use std::process::{Command, Output};
+
+use tempfile::TempPath;
 
 fn pumice(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pumice")).args(arguments).output().unwrap()
@@ -12,25 +14,15 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A file of this process that goes away with the value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, contents: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("pumice-{}-{name}", std::process::id()));
-        std::fs::write(&path, contents).unwrap();
-        Scratch(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
+/// A file with this end of its name, which goes away with the value.
+fn scratch(name: &str, contents: &str) -> TempPath {
+    let mut file = tempfile::Builder::new().suffix(&format!("-{name}")).tempfile().unwrap();
+    file.write_all(contents.as_bytes()).unwrap();
+    file.into_temp_path()
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn path_of(file: &TempPath) -> &str {
+    file.to_str().unwrap()
 }
 
 #[test]
@@ -45,14 +37,14 @@ fn kinds_are_listed_with_examples() {
 
 #[test]
 fn plans_are_checked_with_line_and_remedy() {
-    let good = Scratch::new("good.toml", "seed = 3\n[[rule]]\ndo = \"drop\"\nchance = \"1%\"\n");
-    let (code, out, _) = texts(&pumice(&["fault", "check", good.path()]));
+    let good = scratch("good.toml", "seed = 3\n[[rule]]\ndo = \"drop\"\nchance = \"1%\"\n");
+    let (code, out, _) = texts(&pumice(&["fault", "check", path_of(&good)]));
     assert_eq!((code, out.as_str()), (Some(0), "seed 3, 1 rules\n  drop\n"));
-    let bad = Scratch::new("bad.toml", "seed = 3\n\n[[rule]]\ndo = \"drop\"\nqpn = 1\n");
-    let (code, out, said) = texts(&pumice(&["fault", "check", bad.path()]));
+    let bad = scratch("bad.toml", "seed = 3\n\n[[rule]]\ndo = \"drop\"\nqpn = 1\n");
+    let (code, out, said) = texts(&pumice(&["fault", "check", path_of(&bad)]));
     assert_eq!((code, out.as_str()), (Some(2), ""));
     assert!(said.contains("line 3: qpn is no field of drop: it has name, chance"), "{said}");
-    let (code, _, said) = texts(&pumice(&["run", "--faults", bad.path(), "--", "true"]));
+    let (code, _, said) = texts(&pumice(&["run", "--faults", path_of(&bad), "--", "true"]));
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("--faults ") && said.contains("line 3: "), "{said}");
     let (code, _, said) = texts(&pumice(&["run", "--faults", "/nowhere.toml", "--", "true"]));
@@ -64,7 +56,7 @@ fn plans_are_checked_with_line_and_remedy() {
 
 #[test]
 fn a_rule_that_can_never_begin_is_refused_before_the_program_starts() {
-    let marker = Scratch::new("began", "");
+    let marker = scratch("began", "");
     for (rules, sentence) in [
         (
             &["drop after=\"rule other\""][..],
@@ -83,14 +75,14 @@ fn a_rule_that_can_never_begin_is_refused_before_the_program_starts() {
         (&["fail call=ibv_reg_mr after=\"bytes 1 qp=x\""], "is nothing that can be waited for"),
         (&["drop after=\"time soon\""], "soon is no time: write it as 500ns"),
     ] {
-        std::fs::write(marker.path(), "").unwrap();
+        std::fs::write(path_of(&marker), "").unwrap();
         let mut arguments = vec!["run"];
         arguments.extend(rules.iter().flat_map(|rule| ["--fault", rule]));
-        arguments.extend(["--", "rm", marker.path()]);
+        arguments.extend(["--", "rm", path_of(&marker)]);
         let (code, out, said) = texts(&pumice(&arguments));
         assert_eq!((code, out.as_str()), (Some(2), ""), "{rules:?}: {said}");
         assert!(said.contains(sentence) && said.trim_end().lines().count() == 1, "{rules:?}: {said}");
-        assert!(std::path::Path::new(marker.path()).exists(), "{rules:?}: the program started");
+        assert!(std::path::Path::new(path_of(&marker)).exists(), "{rules:?}: the program started");
     }
 }
 
@@ -100,18 +92,18 @@ fn a_rule_that_never_applied_is_found() {
     let packet = r#"{"rule":"one","tag":"a","service":"rc","qp":0,"connection":0,"side":"requester","#;
     let packet =
         packet.to_owned() + r#""opcode":"send","message":1,"packet":2,"transmission":1,"lost":true}"# + "\n";
-    let killed = Scratch::new("killed.jsonl", &format!("{begin}{packet}"));
-    let (code, out, _) = texts(&pumice(&["fault", "assert", killed.path()]));
+    let killed = scratch("killed.jsonl", &format!("{begin}{packet}"));
+    let (code, out, _) = texts(&pumice(&["fault", "assert", path_of(&killed)]));
     assert_eq!((code, out.as_str()), (Some(1), "       1  one\n       0  two  never applied\n"));
-    let second = Scratch::new("second.jsonl", &packet.replace("\"one\"", "\"two\""));
-    let (code, ..) = texts(&pumice(&["fault", "assert", killed.path(), second.path()]));
+    let second = scratch("second.jsonl", &packet.replace("\"one\"", "\"two\""));
+    let (code, ..) = texts(&pumice(&["fault", "assert", path_of(&killed), path_of(&second)]));
     assert_eq!(code, Some(0));
-    let (code, out, _) = texts(&pumice(&["fault", "assert", "--json", killed.path()]));
+    let (code, out, _) = texts(&pumice(&["fault", "assert", "--json", path_of(&killed)]));
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(found, serde_json::json!({ "all_applied": false, "rules": { "one": 1, "two": 0 } }));
     assert_eq!(code, Some(1));
-    let empty = Scratch::new("empty.jsonl", "");
-    assert_eq!(pumice(&["fault", "assert", empty.path()]).status.code(), Some(1));
+    let empty = scratch("empty.jsonl", "");
+    assert_eq!(pumice(&["fault", "assert", path_of(&empty)]).status.code(), Some(1));
 }
 
 /// A packet of a report; `rest` says what happened to it.
@@ -126,30 +118,31 @@ fn packet(ordinal: u64, rest: &str) -> String {
 #[test]
 fn reports_of_two_runs_are_compared() {
     let (long, short, lost) = ("\"bytes\":90", "\"bytes\":60", "\"lost\":true");
-    let one = Scratch::new("one.jsonl", &(packet(0, short) + &packet(1, short) + &packet(1, lost)));
-    let again = Scratch::new("again.jsonl", &(packet(1, lost) + &packet(0, short) + &packet(1, short)));
-    let (code, out, _) = texts(&pumice(&["fault", "compare", one.path(), again.path()]));
+    let one = scratch("one.jsonl", &(packet(0, short) + &packet(1, short) + &packet(1, lost)));
+    let again = scratch("again.jsonl", &(packet(1, lost) + &packet(0, short) + &packet(1, short)));
+    let (code, out, _) = texts(&pumice(&["fault", "compare", path_of(&one), path_of(&again)]));
     assert_eq!((code, out.as_str()), (Some(0), "same\n"));
-    let other = Scratch::new("other.jsonl", &(packet(0, short) + &packet(1, long)));
-    let (code, out, _) = texts(&pumice(&["fault", "compare", one.path(), other.path()]));
+    let other = scratch("other.jsonl", &(packet(0, short) + &packet(1, long)));
+    let (code, out, _) = texts(&pumice(&["fault", "compare", path_of(&one), path_of(&other)]));
     assert_eq!(code, Some(0), "{out}");
     assert!(
         out.contains("another message: a, rc, queue pair 0, connection 0, requests: message 1 "),
         "{out}"
     );
     assert!(out.contains("send of 90 bytes") && out.contains("send of 60 bytes"), "{out}");
-    let defect = Scratch::new("defect.jsonl", &(packet(0, short) + &packet(1, short)));
-    let (code, out, _) = texts(&pumice(&["fault", "compare", one.path(), again.path(), defect.path()]));
+    let defect = scratch("defect.jsonl", &(packet(0, short) + &packet(1, short)));
+    let (code, out, _) =
+        texts(&pumice(&["fault", "compare", path_of(&one), path_of(&again), path_of(&defect)]));
     assert_eq!(code, Some(1), "{out}");
     assert!(out.contains("another fate, in ") && !out.contains("another message"), "{out}");
-    let reports = [one.path(), again.path(), other.path(), defect.path()];
+    let reports = [path_of(&one), path_of(&again), path_of(&other), path_of(&defect)];
     let (code, out, _) = texts(&pumice(&[&["fault", "compare", "--json"][..], &reports].concat()));
     assert_eq!(code, Some(1), "{out}");
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!((&found["first"], &found["reports"][0]["same"]), (&one.path().into(), &true.into()));
+    assert_eq!((&found["first"], &found["reports"][0]["same"]), (&path_of(&one).into(), &true.into()));
     let kind = |report: usize| &found["reports"][report]["differences"][0]["kind"];
     assert_eq!((kind(0), kind(1), kind(2)), (&serde_json::Value::Null, &"message".into(), &"fate".into()));
-    let (code, _, said) = texts(&pumice(&["fault", "compare", one.path(), "/nowhere.jsonl"]));
+    let (code, _, said) = texts(&pumice(&["fault", "compare", path_of(&one), "/nowhere.jsonl"]));
     assert_eq!(code, Some(2), "{said}");
 }
 

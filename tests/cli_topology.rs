@@ -1,9 +1,10 @@
 //! `pumice topology`, and topologies that `pumice run` refuses.
 
-use std::path::PathBuf;
+use std::io::Write as _;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tempfile::TempPath;
 
 fn pumice(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pumice")).args(arguments).output().unwrap()
@@ -14,25 +15,15 @@ fn texts(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A file of this process that goes away with the value.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str, contents: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("pumice-topology-{}-{name}", std::process::id()));
-        std::fs::write(&path, contents).unwrap();
-        Scratch(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
+/// A file with this end of its name, which goes away with the value.
+fn scratch(name: &str, contents: &str) -> TempPath {
+    let mut file = tempfile::Builder::new().suffix(&format!("-{name}")).tempfile().unwrap();
+    file.write_all(contents.as_bytes()).unwrap();
+    file.into_temp_path()
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn path_of(file: &TempPath) -> &str {
+    file.to_str().unwrap()
 }
 
 const STAR: &str = "kind = \"star\"\nhosts = [\n\"127.77.0.2\",\n\
@@ -41,14 +32,14 @@ const STAR: &str = "kind = \"star\"\nhosts = [\n\"127.77.0.2\",\n\
 
 #[test]
 fn a_star_is_drawn_and_its_ports_are_listed() {
-    let file = Scratch::new("star.toml", STAR);
-    let (code, out, said) = texts(&pumice(&["topology", file.path()]));
+    let file = scratch("star.toml", STAR);
+    let (code, out, said) = texts(&pumice(&["topology", path_of(&file)]));
     assert_eq!((code, said.as_str()), (Some(0), ""));
     let drawn = "switch ─┬─ 127.77.0.2  1000 Mbit/s, 5000 ns\n        └─ 127.77.0.3  100 Mbit/s, 5000 ns\n\
                  each port has a queue of 200000 bytes, marks no packet, and loses what does not fit\n\n";
     assert!(out.starts_with(drawn), "{out}");
     assert!(out.contains("\nleaf 0 to host 127.77.0.3 "), "{out}");
-    let (code, out, _) = texts(&pumice(&["topology", "--json", "--reset", file.path()]));
+    let (code, out, _) = texts(&pumice(&["topology", "--json", "--reset", path_of(&file)]));
     let whole: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (code, &whole["kind"], &whole["hosts"][1]["rate_mbps"]),
@@ -61,8 +52,8 @@ fn a_star_is_drawn_and_its_ports_are_listed() {
 fn two_tiers_are_drawn_too() {
     let text = STAR.replace("star", "two-tier").replace("hosts", "leaves = 2\nspines = 2\nhosts")
         + "[switch.pause]\nxoff_bytes = 100000\nxon_bytes = 50000\n";
-    let file = Scratch::new("two-tier.toml", &text);
-    let (code, out, said) = texts(&pumice(&["topology", file.path()]));
+    let file = scratch("two-tier.toml", &text);
+    let (code, out, said) = texts(&pumice(&["topology", path_of(&file)]));
     assert_eq!((code, said.as_str()), (Some(0), ""));
     let drawn = "spine 0   spine 1\n  │  1000 Mbit/s, 5000 ns from each leaf to each spine\n\
                  leaf 0 ─── 127.77.0.2  1000 Mbit/s, 5000 ns\nleaf 1 ─── 127.77.0.3  100 Mbit/s, 5000 ns\n";
@@ -79,18 +70,18 @@ fn what_is_wrong_is_one_sentence_with_the_line() {
         ("rate_mbps = 1000", "rate_mbps = 0", "line 6: link.rate_mbps is 0, and must be from 1 to 1600000"),
         ("[switch]", "[switches]", "line 8: unknown field `switches`"),
     ] {
-        let file = Scratch::new("bad.toml", &STAR.replacen(wrong, right, 1));
+        let file = scratch("bad.toml", &STAR.replacen(wrong, right, 1));
         for arguments in
-            [&["topology", file.path()][..], &["run", "--topology", file.path(), "--", "true"][..]]
+            [&["topology", path_of(&file)][..], &["run", "--topology", path_of(&file), "--", "true"][..]]
         {
             let (code, out, sentence) = texts(&pumice(arguments));
             assert_eq!((code, out.as_str()), (Some(2), ""), "{sentence}");
             assert!(sentence.contains(said) && sentence.matches('\n').count() == 1, "{sentence}");
         }
     }
-    let file = Scratch::new("good.toml", STAR);
+    let file = scratch("good.toml", STAR);
     let (code, _, sentence) =
-        texts(&pumice(&["run", "--addr", "127.77.0.9", "--topology", file.path(), "--", "true"]));
+        texts(&pumice(&["run", "--addr", "127.77.0.9", "--topology", path_of(&file), "--", "true"]));
     assert_eq!(code, Some(2), "{sentence}");
     let said = "no address of pumice0 (127.77.0.9) is one of its hosts (127.77.0.2, 127.77.0.3)";
     assert!(sentence.contains("--topology ") && sentence.contains(said), "{sentence}");

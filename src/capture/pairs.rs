@@ -7,19 +7,19 @@ use std::net::IpAddr;
 use super::plan::Sighting;
 
 /// A direction between two addresses.
-type Way = (IpAddr, IpAddr);
+type AddressPair = (IpAddr, IpAddr);
 
 /// Of packets from an address to a queue pair of another: the queue pair that sends them.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    sender: HashMap<(Way, u32), u32>,
+    sender: HashMap<(AddressPair, u32), u32>,
 }
 
 impl Pairs {
     pub(super) fn of(captures: &[Vec<Sighting>]) -> Pairs {
         // The queue pair that the last request with a PSN was for.
-        let mut requests: HashMap<(Way, u32), u32> = HashMap::new();
-        let mut votes: HashMap<(Way, u32), HashMap<u32, u32>> = HashMap::new();
+        let mut requests: HashMap<(AddressPair, u32), u32> = HashMap::new();
+        let mut votes: HashMap<(AddressPair, u32), HashMap<u32, u32>> = HashMap::new();
         let is_connected =
             |one: &&Sighting| one.info.service.is_connected() && one.info.service.has_messages();
         for one in captures.iter().flatten().filter(is_connected) {

@@ -42,7 +42,7 @@ struct CheckOptions {
 }
 
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct ExerciseResult<'a> {
     exercise: usize,
     passed: bool,
     missing: &'a [String],
@@ -81,7 +81,7 @@ fn check(options: &CheckOptions, out: &mut dyn Write) -> CommandResult {
     drop(wait);
     let passed = missing.is_empty();
     if options.json {
-        serde_json::to_writer(&mut *out, &Verdict { exercise: number, passed, missing: &missing })?;
+        serde_json::to_writer(&mut *out, &ExerciseResult { exercise: number, passed, missing: &missing })?;
         writeln!(out)?;
     } else if passed {
         writeln!(out, "exercise {number}: passed")?;

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &StatOptions, out: &mut dyn Write) -> CommandResult {
     let patience = if options.watch.is_some() { WATCH_PATIENCE } else { PATIENCE };
     let scope = LookScope { port: options.port, registry, pid: options.pid, patience };
     if let Some(interval) = options.watch {
-        let how = watch::Watch { interval, count: options.count, json: options.json };
+        let how = watch::WatchOptions { interval, count: options.count, json: options.json };
         return watch::watch(&scope, &how, out);
     }
     let found = scope.look().map_err(CommandError::Failed)?;

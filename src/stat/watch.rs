@@ -13,7 +13,7 @@ use crate::observe::{
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 /// How a time is chosen and when it ends.
-pub(super) struct Watch {
+pub(super) struct WatchOptions {
     pub(super) interval: Duration,
     pub(super) count: Option<u64>,
     pub(super) json: bool,
@@ -23,7 +23,7 @@ pub(super) struct Watch {
 const HEADING_EVERY: u64 = 40;
 
 /// Looks again and again until a signal comes, the reader goes, or all has been printed.
-pub(super) fn watch(scope: &LookScope<'_>, how: &Watch, out: &mut dyn Write) -> CommandResult {
+pub(super) fn watch(scope: &LookScope<'_>, how: &WatchOptions, out: &mut dyn Write) -> CommandResult {
     let interrupt = Interrupt::new()
         .map_err(|error| CommandError::Failed(format!("signals cannot be waited for: {error}")))?;
     let begun = Instant::now();

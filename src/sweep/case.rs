@@ -8,7 +8,7 @@ use pumice_device::ground::ordinal::Ordinal;
 use serde::{Deserialize, Serialize};
 
 use super::options::SweepOptions;
-use super::report_file::{Completed, Message};
+use super::report_file::{Completed, ConnectionMessage};
 
 /// The rule of a run.
 pub(super) const RULE: &str = "sweep";
@@ -45,7 +45,7 @@ pub(super) enum Case {
         step: String,
         /// The message.
         #[serde(flatten)]
-        message: Message,
+        message: ConnectionMessage,
     },
 }
 
@@ -69,7 +69,7 @@ impl Case {
                  message={message}"
             ),
             Case::Step { step, message } => {
-                let Message { peer, connection, side, kind } = message;
+                let ConnectionMessage { peer, connection, side, kind } = message;
                 let deed = if step == REJECTED { "reject" } else { "drop" };
                 let times = if step == REJECTED { "" } else { " times=1" };
                 format!(
@@ -85,7 +85,7 @@ impl Case {
         match self {
             Case::Call { call, .. } => call.clone(),
             Case::Completion { completion, qp, .. } => format!("{completion} on qp {qp}"),
-            Case::Step { message: Message { kind, peer, .. }, .. } => format!("{kind} to {peer}"),
+            Case::Step { message: ConnectionMessage { kind, peer, .. }, .. } => format!("{kind} to {peer}"),
         }
     }
 
@@ -181,7 +181,7 @@ impl Cases {
 
     /// Adds the steps of connection management of a run in which none failed, of each peer and kind the first
     /// ones.
-    pub(super) fn add_steps(&mut self, messages: &[Message], options: &SweepOptions) {
+    pub(super) fn add_steps(&mut self, messages: &[ConnectionMessage], options: &SweepOptions) {
         let mut seen = BTreeMap::<(&str, &str), u64>::new();
         for message in messages {
             let count = seen.entry((&message.peer, &message.kind)).or_default();
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_request_is_rejected_and_other_messages_are_lost_once() {
-        let message = |kind: &str, connection| Message {
+        let message = |kind: &str, connection| ConnectionMessage {
             peer: "127.0.0.1".to_owned(),
             connection: OrdinalField(connection),
             side: "requester".to_owned(),

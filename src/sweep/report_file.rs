@@ -30,7 +30,7 @@ pub(super) struct Completed {
 
 /// The first transmission of a message of connection management that a rule was about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Message {
+pub(super) struct ConnectionMessage {
     /// Who it was for.
     pub(super) peer: String,
     /// How many connections with this peer were begun before from this side.
@@ -65,8 +65,8 @@ impl FaultReport {
 
     /// The messages of connection management to which this rule applied, in the order of sending; one that
     /// was sent again is there once.
-    pub(super) fn messages(&self, rule: &str) -> Vec<Message> {
-        let mut all: Vec<Message> = Vec::new();
+    pub(super) fn messages(&self, rule: &str) -> Vec<ConnectionMessage> {
+        let mut all: Vec<ConnectionMessage> = Vec::new();
         for message in self.lines(rule) {
             if !all.contains(&message) {
                 all.push(message);

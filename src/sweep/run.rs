@@ -18,7 +18,7 @@ use super::child::{Group, Waited};
 use super::namespace::RunNamespace;
 use super::options::SweepOptions;
 use super::ready::is_listening;
-use super::report_file::{CallReport, Completed, FaultReport, Message};
+use super::report_file::{CallReport, Completed, ConnectionMessage, FaultReport};
 use crate::run::own_program;
 
 /// How long a server may take until it listens; one that never does is met all the same.
@@ -75,7 +75,7 @@ pub(super) struct Run {
     /// Its completions, if they were asked for.
     pub(super) completed: Vec<Completed>,
     /// Its messages of connection management, if they were asked for.
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<ConnectionMessage>,
     /// The rule of the run applied to a completion or a message.
     pub(super) met_fault: bool,
     /// What the swept program said, without sentences of this project.

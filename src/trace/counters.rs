@@ -26,7 +26,7 @@ pub(super) struct Counter {
 
 /// How many completions wait for the program in a completion queue.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct UnpolledCompletions {
     /// The completion queue: its index in the table.
     pub(super) cq: u32,
     /// Indices of the queue pairs whose completions are in it.
@@ -61,8 +61,8 @@ pub(super) fn of_queue_pair(qp: &QueuePair) -> [Counter; 6] {
 }
 
 /// Completions that wait for the program, by completion queue.
-pub(super) fn of_completion_queues(process: &TimelineProcess) -> Vec<Waiting> {
-    let mut queues: BTreeMap<u32, Waiting> = BTreeMap::new();
+pub(super) fn of_completion_queues(process: &TimelineProcess) -> Vec<UnpolledCompletions> {
+    let mut queues: BTreeMap<u32, UnpolledCompletions> = BTreeMap::new();
     for (index, qp) in process.queue_pairs.iter().enumerate() {
         let sends = qp.messages.iter().filter_map(|one| Some((one.end?, one.polled_ns)));
         let receives = qp.receives.iter().map(|one| (one.end, one.polled_ns));
@@ -75,7 +75,11 @@ pub(super) fn of_completion_queues(process: &TimelineProcess) -> Vec<Waiting> {
             waiting.values.extend(polled_ns.map(|at_ns| (at_ns, -1)));
         }
     }
-    let whole = |(cq, waiting): (u32, Waiting)| Waiting { cq, values: running(waiting.values), ..waiting };
+    let whole = |(cq, waiting): (u32, UnpolledCompletions)| UnpolledCompletions {
+        cq,
+        values: running(waiting.values),
+        ..waiting
+    };
     queues.into_iter().map(whole).collect()
 }
 

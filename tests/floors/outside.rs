@@ -21,10 +21,6 @@ const GATE: &str = "device/ground/src/outside/";
 /// Parts of sources that belong to tests: a model of threads, and a simulated kernel.
 const OF_TESTS: [&str; 2] = ["device/engine/src/driver/handover_model.rs", "device/share/src/simulation/"];
 
-/// Files that ask directly, and why.
-const EXCEPTIONS: [(&str, &str); 1] =
-    [("verbs/rspreload/src/outside.rs", "a preload imports no floor, so it has a gate of its own")];
-
 /// What nothing else names. A word, or a part of a path; `fs::` stands for the functions of std::fs.
 const DIRECT: [&str; 35] = [
     "Instant::now",
@@ -92,9 +88,8 @@ fn the_outside_is_asked_through_its_gate() {
     for source in sources() {
         let path = source.to_string_lossy().into_owned();
         let is_loaded = LOADED.iter().any(|folder| path.starts_with(folder)) && path.contains("/src/");
-        let is_exception = EXCEPTIONS.iter().any(|(file, _)| path == *file);
         let is_of_tests = OF_TESTS.iter().any(|part| path.starts_with(part));
-        if !is_loaded || path.starts_with(GATE) || is_exception || is_of_tests {
+        if !is_loaded || path.starts_with(GATE) || is_of_tests {
             continue;
         }
         let text = read(&source);
@@ -117,12 +112,6 @@ fn the_outside_is_asked_through_its_gate() {
     }
     assert!(asked > 100, "the gate is not asked as this test reads it: {asked}");
     assert_no(faults);
-}
-
-#[test]
-fn exceptions_of_the_gate_are_files_that_need_one() {
-    let stale = EXCEPTIONS.iter().filter(|(file, _)| !DIRECT.iter().any(|name| has(&read(file), name)));
-    assert_no(stale.map(|(file, _)| format!("{file} asks nothing directly: take it off the list")).collect());
 }
 
 #[test]

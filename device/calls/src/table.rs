@@ -96,6 +96,30 @@ impl Call {
         matches!(self.row().act, Act::Post)
     }
 
+    /// Whether it puts requests to send together, or posts them.
+    pub const fn sends(self) -> bool {
+        matches!(self.row().act, Act::Build) || matches!(self, Call::ibv_post_send)
+    }
+
+    /// Whether it arms, or posts what waits for a peer: nothing leaves this process because of it.
+    pub const fn expects(self) -> bool {
+        matches!(self.row().act, Act::Arm) || (self.posts() && !self.sends())
+    }
+
+    /// Whether it makes, changes or gives back an object of the device, or posts; lists are no such objects.
+    pub const fn changes_objects(self) -> bool {
+        let is_list = matches!(
+            (self.row().act, self.row().on),
+            (Act::Make(Object::DeviceList | Object::AddressList), _)
+                | (_, Object::DeviceList | Object::AddressList | Object::Process)
+        );
+        let changes = matches!(
+            self.row().act,
+            Act::Make(_) | Act::GiveBack | Act::Change | Act::Listen | Act::Build | Act::Post | Act::Arm
+        );
+        changes && !is_list && (self.is_of_verbs() || self.is_of_connections())
+    }
+
     /// Whether it looks for completions: those of a device that was pulled out are there.
     pub const fn polls(self) -> bool {
         matches!((self.row().act, self.row().on), (Act::Poll, Object::CompletionQueue))

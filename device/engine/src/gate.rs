@@ -17,10 +17,10 @@ use pumice_transport::types::AsyncEventType;
 
 /// What calls look at first.
 #[derive(Debug, Clone, Default)]
-pub struct CallWatch(Arc<Watch>);
+pub struct CallWatch(Arc<CallReasons>);
 
 #[derive(Debug, Default)]
-struct Watch {
+struct CallReasons {
     /// Calls of the data path have to stop at the gate.
     is_everything: AtomicBool,
     /// The device is lost.
@@ -86,7 +86,7 @@ impl Shared {
 
     /// Whether calls of the data path have to stop is found out anew.
     fn look_anew(&self, faults: &CallFaults) {
-        let Watch { is_everything, is_lost } = &*self.watch.0;
+        let CallReasons { is_everything, is_lost } = &*self.watch.0;
         let watches = faults.is_active() || self.triggers.count_calls();
         is_everything.store(watches, Ordering::SeqCst);
         if is_lost.load(Ordering::SeqCst) {
@@ -252,9 +252,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Listener(Arc<Mutex<Vec<String>>>);
+    struct Told(Arc<Mutex<Vec<String>>>);
 
-    impl Subscriber for Listener {
+    impl Subscriber for Told {
         fn topics(&self) -> Topics {
             Topics::CALLS | Topics::FAULTS
         }
@@ -273,7 +273,7 @@ mod tests {
     /// A gate with this rule, and what is heard of it.
     fn gate(rule: Option<&str>) -> (CallGate, CallWatch, Arc<Mutex<Vec<String>>>) {
         let plan = rule.iter().fold(FaultPlan::seeded(1), |plan, line| plan.with_line(line).unwrap());
-        let listener = Listener::default();
+        let listener = Told::default();
         let (heard, clock) = (Arc::clone(&listener.0), Clock::monotonic());
         let events = Arc::new(Subscribers::new(vec![Box::new(listener)], clock.clone()));
         let triggers = Triggers::new(&plan, &clock);

@@ -23,12 +23,12 @@ pub(super) struct PacedEvents {
     /// The ordinal of the completion queue on its device.
     pub ordinal: u32,
     pub counts: CompletionEventCounts,
-    waiting: Option<Waiting>,
+    waiting: Option<PacedEvent>,
 }
 
 /// An event that waits.
 #[derive(Debug)]
-struct Waiting {
+struct PacedEvent {
     /// For so many completions.
     pub more: u32,
     /// Not longer than until then.
@@ -81,7 +81,7 @@ impl PacedEvents {
         let now_ns = self.pacer.clock.now_ns();
         let from_ns = now_ns.saturating_add(fate.delay_ns);
         let due_ns = from_ns.max(now_ns.saturating_add(if fate.more > 0 { fate.within_ns } else { 0 }));
-        self.waiting = Some(Waiting { more: fate.more.max(1), due_ns, from_ns });
+        self.waiting = Some(PacedEvent { more: fate.more.max(1), due_ns, from_ns });
         Paced::By(due_ns)
     }
 

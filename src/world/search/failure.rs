@@ -8,14 +8,14 @@ use super::super::result::{Failure, MOST_LISTED};
 /// The ways in which runs failed, by how they ended.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    pub(super) ways: BTreeMap<String, Way>,
+    pub(super) ways: BTreeMap<String, RepeatedFailure>,
     /// Runs that failed.
     pub(super) failed: u64,
 }
 
 /// Runs that ended alike.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct RepeatedFailure {
     /// How many they are.
     count: u64,
     /// Their seeds; of very many, the ones that came first.
@@ -31,7 +31,7 @@ impl Ways {
         self.failed += 1;
         match self.ways.get_mut(&outcome.end) {
             None => {
-                let way = Way { count: 1, seeds: vec![seed], seed, first: outcome };
+                let way = RepeatedFailure { count: 1, seeds: vec![seed], seed, first: outcome };
                 self.ways.insert(way.first.end.clone(), way);
             }
             Some(way) => {
@@ -50,7 +50,7 @@ impl Ways {
     }
 }
 
-impl Way {
+impl RepeatedFailure {
     /// What is told of it; it has not been run again yet.
     pub(super) fn failure(&self) -> Failure {
         let mut seeds = self.seeds.clone();

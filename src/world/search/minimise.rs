@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use pumice_world::Departure;
 
 use super::super::result::Failure;
-use super::failure::Way;
+use super::failure::RepeatedFailure;
 use super::runner::{Order, Runner};
 use crate::outcome::CommandError;
 
@@ -19,7 +19,7 @@ type Departures = BTreeMap<u64, Departure>;
 pub(super) fn reduce(
     runner: &Runner<'_>,
     bar: &ProgressBar,
-    way: &Way,
+    way: &RepeatedFailure,
     failure: &mut Failure,
 ) -> Result<(), CommandError> {
     let all: Departures = way.first.departures.iter().map(|(point, (what, _))| (*point, *what)).collect();

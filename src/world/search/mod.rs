@@ -21,7 +21,7 @@ use super::result::{Failure, SearchEnd, SearchResult};
 use super::seeds::Shard;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
-use failure::{Way, Ways};
+use failure::{RepeatedFailure, Ways};
 use runner::{Order, Runner};
 
 /// Times that a failure is run again to see whether it comes again.
@@ -144,7 +144,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Runs the first of a group again.
-fn confirm(runner: &Runner<'_>, bar: &ProgressBar, way: &Way, failure: &mut Failure) {
+fn confirm(runner: &Runner<'_>, bar: &ProgressBar, way: &RepeatedFailure, failure: &mut Failure) {
     for _ in 0..CONFIRMATIONS {
         let Ok(Some(again)) = runner.run(way.seed, &Order::Drawn, None) else { break };
         bar.inc(1);

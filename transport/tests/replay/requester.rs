@@ -21,7 +21,7 @@ const SLOT_BYTES: usize = 8192;
 const MTU_BYTES: usize = 1024;
 
 /// A message of the capture, put together from its packets.
-struct Message {
+struct SentMessage {
     first: Literal,
     last: Literal,
     payload: Vec<u8>,
@@ -30,8 +30,8 @@ struct Message {
 }
 
 /// The messages in the order of their first transmission.
-fn messages(tape: &Tape) -> Vec<Message> {
-    let mut messages: Vec<Message> = Vec::new();
+fn messages(tape: &Tape) -> Vec<SentMessage> {
+    let mut messages: Vec<SentMessage> = Vec::new();
     let mut next_psn = tape.a_psn;
     for literal in tape.sent(true).into_iter() {
         if literal.psn != next_psn {
@@ -59,7 +59,7 @@ fn messages(tape: &Tape) -> Vec<Message> {
                 message.psn_count += 1;
                 message.last = literal;
             }
-            _ => messages.push(Message {
+            _ => messages.push(SentMessage {
                 payload: literal.payload.clone(),
                 first: literal.clone(),
                 last: literal,
@@ -70,7 +70,7 @@ fn messages(tape: &Tape) -> Vec<Message> {
     messages
 }
 
-fn post(rung: &mut Rung, index: usize, message: &Message) {
+fn post(rung: &mut Rung, index: usize, message: &SentMessage) {
     let (first, last) = (&message.first, &message.last);
     let opcode = match last.opcode & 0x1f {
         op::SEND_LAST | op::SEND_ONLY => SendOpcode::Send,
@@ -207,7 +207,7 @@ fn destination(qkey: u32) -> UdDestination {
 }
 
 /// Follows an answer: what it brought must be in the buffer of the message that asked for it.
-fn fetch(rung: &mut Rung, tape: &Tape, answer: &Literal, messages: &[Message], so_far: &mut Vec<u8>) {
+fn fetch(rung: &mut Rung, tape: &Tape, answer: &Literal, messages: &[SentMessage], so_far: &mut Vec<u8>) {
     let after = |psn: u32| answer.psn.wrapping_sub(psn) & 0xff_ffff;
     let Some(index) = messages.iter().position(|message| after(message.first.psn) < message.psn_count) else {
         panic!("{}: no request asked for {answer:?}", tape.name)

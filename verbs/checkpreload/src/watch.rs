@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// What libpumice.so gives: it has the same structure, in `verbs/capi/src/ground/check/freed.rs`.
 #[repr(C)]
-pub(crate) struct Watch {
+pub(crate) struct MemoryHooks {
     /// All memory that requests use lies from the one up to before the other.
     low: AtomicU64,
     high: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Watch {
 }
 
 /// Null: nothing is to be told.
-static WATCH: AtomicPtr<Watch> = AtomicPtr::new(null_mut());
+static WATCH: AtomicPtr<MemoryHooks> = AtomicPtr::new(null_mut());
 
 /// Functions that only programs with a sanitizer have.
 const SANITIZERS: [&CStr; 4] = [c"__asan_init", c"__tsan_init", c"__msan_init", c"__hwasan_init"];
@@ -29,7 +29,7 @@ const SANITIZERS: [&CStr; 4] = [c"__asan_init", c"__tsan_init", c"__msan_init", 
 /// # Safety
 /// `watch` stays where it is as long as the process lives.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub(crate) unsafe extern "C" fn pumice_check_watches(watch: *mut Watch) {
+pub(crate) unsafe extern "C" fn pumice_check_watches(watch: *mut MemoryHooks) {
     // SAFETY: names that end with NUL.
     let has = |name: &&CStr| !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null();
     if !SANITIZERS.iter().any(has) {
@@ -99,7 +99,7 @@ mod tests {
     fn only_what_lies_in_the_bounds_is_looked_at() {
         assert_eq!(user_of(1450, || panic!("nothing is watched")), 0);
         let (low, high) = (AtomicU64::new(1000), AtomicU64::new(2000));
-        let watch = Box::leak(Box::new(Watch { low, high, look, tell: nothing, end: at_the_end }));
+        let watch = Box::leak(Box::new(MemoryHooks { low, high, look, tell: nothing, end: at_the_end }));
         // SAFETY: it is never freed.
         unsafe { pumice_check_watches(watch) };
         // SAFETY: the location is this thread's own.

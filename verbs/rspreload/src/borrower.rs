@@ -4,6 +4,8 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use pumice_ground::outside::process;
+
 /// A page, as large as the kernel of the processor may have them: a forked child finds it zeroed.
 #[cfg_attr(not(target_arch = "aarch64"), repr(C, align(4096)))]
 #[cfg_attr(target_arch = "aarch64", repr(C, align(65536)))]
@@ -30,7 +32,7 @@ pub(crate) fn is_borrower() -> bool {
 }
 
 fn own() -> c_int {
-    crate::outside::process()
+    process::kernel_number()
 }
 
 #[cfg(test)]

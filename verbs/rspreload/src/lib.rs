@@ -20,7 +20,6 @@ mod descriptors;
 mod divert;
 #[cfg(not(test))]
 mod functions;
-mod outside;
 #[cfg(not(test))]
 mod sockets;
 #[cfg(not(test))]

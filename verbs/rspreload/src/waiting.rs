@@ -5,10 +5,10 @@ use std::slice;
 use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+use pumice_ground::outside::time as clock;
 
 use crate::descriptors::{is_rsocket, put_behind, set_behind};
 use crate::functions::{call, set_errno};
-use crate::outside;
 
 /// The word of the kernel's own set in the set that stands behind it. Programs use pointers and small
 /// numbers.
@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C-unwind" fn select(
 ) -> c_int {
     // SAFETY: the caller's sets.
     if unsafe { any_in_sets(count, [reads, writes, others]) } {
-        let begin = outside::now();
+        let begin = clock::now();
         let result = call!(of_librdmacm "rselect", (count: c_int, reads: *mut fd_set, writes: *mut fd_set,
             others: *mut fd_set, time: *mut timeval) -> c_int);
         // As in Linux, what is left of the time is there to be read.
@@ -137,7 +137,7 @@ pub(crate) unsafe extern "C-unwind" fn select(
         if let Some(time) = unsafe { time.as_mut() } {
             let whole = Duration::from_secs(time.tv_sec.max(0) as u64)
                 .saturating_add(Duration::from_micros(time.tv_usec.max(0) as u64));
-            let left = whole.saturating_sub(outside::since(begin));
+            let left = whole.saturating_sub(clock::since(begin));
             time.tv_sec = left.as_secs() as libc::time_t;
             time.tv_usec = left.subsec_micros().into();
         }
@@ -235,10 +235,10 @@ pub(crate) unsafe extern "C-unwind" fn epoll_wait(
         set_errno(libc::EINVAL);
         return -1;
     }
-    let until = u64::try_from(timeout).ok().map(|millis| outside::now() + Duration::from_millis(millis));
+    let until = u64::try_from(timeout).ok().map(|millis| clock::now() + Duration::from_millis(millis));
     loop {
         let left = until.map_or(-1, |until| {
-            let left = until.saturating_duration_since(outside::now());
+            let left = until.saturating_duration_since(clock::now());
             left.as_millis().saturating_add(u128::from(left.subsec_micros() % 1000 != 0)).min(1 << 30)
                 as c_int
         });
@@ -258,7 +258,7 @@ pub(crate) unsafe extern "C-unwind" fn epoll_wait(
                 (epoll: c_int, rest: *mut epoll_event, room: c_int, now: c_int) -> c_int);
             count += usize::try_from(more).unwrap_or(0);
         }
-        if count > 0 || until.is_some_and(|until| until <= outside::now()) {
+        if count > 0 || until.is_some_and(|until| until <= clock::now()) {
             return count as c_int;
         }
     }

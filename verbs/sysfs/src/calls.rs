@@ -12,7 +12,7 @@ use libc::{DIR, FILE, glob_t, mode_t, size_t, ssize_t};
 
 use crate::live;
 use crate::original::{Original, set_errno};
-use crate::private_path::{PrivatePath, Way, is_private, show};
+use crate::private_path::{Destination, PrivatePath, is_private, show};
 
 /// Defines functions whose path, written `@path`, may lead into the private tree, with what they return when
 /// they fail and, for those that answer with paths, what makes these look as they do outside.
@@ -66,13 +66,13 @@ macro_rules! redirect {
                     }
                     let mut private = PrivatePath::new();
                     match private.take(path) {
-                        Way::AsGiven => call(path),
-                        Way::Private => {
+                        Destination::AsGiven => call(path),
+                        Destination::Private => {
                             let result = call(private.as_ptr());
                             $($then(result);)?
                             result
                         }
-                        Way::TooLong => {
+                        Destination::TooLong => {
                             set_errno(libc::ENAMETOOLONG);
                             $failed
                         }

@@ -17,7 +17,7 @@ type Connect = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) ->
 
 /// What libpumice.so gives: it has the same structure, in `verbs/capi/src/ground/connections.rs`.
 #[repr(C)]
-struct Watch {
+struct ConnectionHooks {
     /// A thread begins to connect; it may be held back.
     enters: extern "C" fn(),
     /// It has connected (1), or not (0).
@@ -25,14 +25,14 @@ struct Watch {
 }
 
 /// Null: nothing is to be told.
-static WATCH: AtomicPtr<Watch> = AtomicPtr::new(null_mut());
+static WATCH: AtomicPtr<ConnectionHooks> = AtomicPtr::new(null_mut());
 
 /// libpumice.so calls this once, if there is an order to write down or to bring about.
 ///
 /// # Safety
 /// `watch` stays where it is as long as the process lives.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pumice_connections_told_to(watch: *mut Watch) {
+unsafe extern "C" fn pumice_connections_told_to(watch: *mut ConnectionHooks) {
     WATCH.store(watch, Ordering::Release);
 }
 

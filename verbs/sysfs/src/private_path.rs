@@ -99,7 +99,7 @@ unsafe fn after(path: *const u8, name: &[u8]) -> Option<*const u8> {
 }
 
 /// Where a call goes.
-pub(crate) enum Way {
+pub(crate) enum Destination {
     /// To the path that the program gave: no private tree is named.
     AsGiven,
     /// Into the private tree.
@@ -126,19 +126,23 @@ impl PrivatePath {
     /// # Safety
     /// `path` is a C string.
     #[cold]
-    pub(crate) unsafe fn take(&mut self, path: *const c_char) -> Way {
+    pub(crate) unsafe fn take(&mut self, path: *const c_char) -> Destination {
         // SAFETY: the caller's promise.
         let of_interface = unsafe { is_of_interface(path.cast()) };
         // SAFETY: the caller's promise.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return Way::AsGiven };
+        let Some(root) = FOLDER.value().map(CStr::to_bytes) else { return Destination::AsGiven };
         let suffix = remaining::suffix(path);
         let is_joined = self.join(root, suffix.bytes(), path).is_some();
         if of_interface {
             // SAFETY: a C string once it is joined.
-            return if is_joined && unsafe { exists(self.as_ptr()) } { Way::Private } else { Way::AsGiven };
+            return if is_joined && unsafe { exists(self.as_ptr()) } {
+                Destination::Private
+            } else {
+                Destination::AsGiven
+            };
         }
-        if is_joined { Way::Private } else { Way::TooLong }
+        if is_joined { Destination::Private } else { Destination::TooLong }
     }
 
     /// None: it is too long.

@@ -21,7 +21,7 @@ pub(crate) type WorkQueue = (u32, bool);
 /// The completions that wait, and the events.
 #[derive(Default)]
 pub(crate) struct Delayed {
-    queues: BTreeMap<WorkQueue, VecDeque<Waiting>>,
+    queues: BTreeMap<WorkQueue, VecDeque<DelayedCompletion>>,
     count: usize,
     /// What happens to the next completion of this work queue, which follows at once.
     pub(crate) next: Option<(WorkQueue, Verdict)>,
@@ -32,7 +32,7 @@ pub(crate) struct Delayed {
 }
 
 /// A completion that waits.
-pub(crate) struct Waiting {
+pub(crate) struct DelayedCompletion {
     pub(crate) qp: QpContext,
     pub(crate) made: Made,
     pub(crate) due_ns: u64,
@@ -50,13 +50,14 @@ impl Delayed {
     }
 
     /// The next completion whose time has come.
-    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<Waiting> {
-        let is_due = |waiting: &VecDeque<Waiting>| waiting.front().is_some_and(|one| one.is_due(now_ns));
+    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<DelayedCompletion> {
+        let is_due =
+            |waiting: &VecDeque<DelayedCompletion>| waiting.front().is_some_and(|one| one.is_due(now_ns));
         let (key, _) = self.queues.iter().find(|(_, waiting)| is_due(waiting))?;
         self.pop(*key)
     }
 
-    pub(crate) fn pop(&mut self, key: WorkQueue) -> Option<Waiting> {
+    pub(crate) fn pop(&mut self, key: WorkQueue) -> Option<DelayedCompletion> {
         let waiting = self.queues.get_mut(&key)?;
         let first = waiting.pop_front();
         if waiting.is_empty() {
@@ -90,20 +91,20 @@ impl Delayed {
         Some(cq)
     }
 
-    pub(crate) fn push(&mut self, queue: WorkQueue, waiting: Waiting, now_ns: u64) {
+    pub(crate) fn push(&mut self, queue: WorkQueue, waiting: DelayedCompletion, now_ns: u64) {
         self.queues.entry(queue).or_default().push_back(waiting);
         self.count += 1;
         self.note_due(now_ns);
     }
 
     pub(crate) fn note_due(&mut self, now_ns: u64) {
-        let due = |waiting: &VecDeque<Waiting>| waiting.front().map(|one| one.look_ns(now_ns));
+        let due = |waiting: &VecDeque<DelayedCompletion>| waiting.front().map(|one| one.look_ns(now_ns));
         let event_ns = self.events.first().map(|(due_ns, _)| *due_ns);
         self.due_ns = self.queues.values().filter_map(due).chain(event_ns).min();
     }
 }
 
-impl Waiting {
+impl DelayedCompletion {
     fn is_due(&self, now_ns: u64) -> bool {
         self.due_ns <= now_ns && self.until.iter().all(Gate::is_open)
     }

@@ -21,7 +21,7 @@ use pumice_transport::host::{Ended, QpContext};
 use pumice_transport::types::{Fate, WcStatus};
 use pumice_transport::wire::Qpn;
 
-pub(crate) use delayed::{Delayed, Waiting};
+pub(crate) use delayed::{Delayed, DelayedCompletion};
 pub(crate) use made::Made;
 pub(crate) use store_buffer::{Cut, Item, StoreBuffer, Target, local_ranges};
 
@@ -120,7 +120,7 @@ impl Decisions {
         }
         let now_ns = arbiter.clock().now_ns();
         let due_ns = now_ns.saturating_add(verdict.delay_ns);
-        self.delayed.push(key, Waiting { qp: *qp, made, due_ns, until: verdict.until }, now_ns);
+        self.delayed.push(key, DelayedCompletion { qp: *qp, made, due_ns, until: verdict.until }, now_ns);
         None
     }
 

@@ -20,13 +20,13 @@ const LOOK_NS: u64 = 50_000;
 /// Packets that have come, until they may go on.
 pub(crate) struct Arrivals {
     order: &'static Order,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<ArrivedPacket>,
     bytes: usize,
     look_ns: Option<u64>,
 }
 
 /// A packet.
-struct Waiting {
+struct ArrivedPacket {
     flow: Flow,
     traffic_class: u8,
     hop_limit: u8,
@@ -52,7 +52,14 @@ impl Arrivals {
         for (position, bytes) in received.segments().enumerate() {
             self.bytes += bytes.len();
             let bytes = bytes.to_vec();
-            self.waiting.push_back(Waiting { flow, traffic_class, hop_limit, has_icrc, position, bytes });
+            self.waiting.push_back(ArrivedPacket {
+                flow,
+                traffic_class,
+                hop_limit,
+                has_icrc,
+                position,
+                bytes,
+            });
         }
         if self.waiting.len() > MOST_HELD || self.bytes > MOST_BYTES {
             self.order.is_too_much();
@@ -82,7 +89,7 @@ impl Arrivals {
             }
             self.bytes -= one.bytes.len();
             any = true;
-            let Waiting { flow, traffic_class, hop_limit, has_icrc, position, ref bytes } = one;
+            let ArrivedPacket { flow, traffic_class, hop_limit, has_icrc, position, ref bytes } = one;
             let segment_bytes = bytes.len().max(1);
             let received = Received { flow, traffic_class, hop_limit, segment_bytes, bytes, has_icrc };
             receivers.receive_from(now_ns, &received, position);

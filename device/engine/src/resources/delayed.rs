@@ -4,7 +4,7 @@ use pumice_transport::host::{Ended, QpContext};
 use pumice_transport::types::WcStatus;
 
 use super::tables::Resources;
-use crate::decisions::{Made, Waiting};
+use crate::decisions::{DelayedCompletion, Made};
 
 impl Resources {
     /// An event of the completion queue with this index comes by then.
@@ -50,7 +50,7 @@ impl Resources {
         }
     }
 
-    fn complete_delayed(&mut self, one: Waiting) {
+    fn complete_delayed(&mut self, one: DelayedCompletion) {
         self.complete_in_turn(&one.qp, one.made);
     }
 }

@@ -21,6 +21,8 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use pumice_calls::Call;
+
 use crate::outside;
 use crate::outside::lineage::PerProcess;
 use crate::outside::thread_name::ThreadName;
@@ -102,7 +104,7 @@ impl Order {
     }
 
     /// A call of the program enters: a replay holds it back until it is its turn.
-    pub fn enters(&self, call: &'static str) {
+    pub fn enters(&self, call: Call) {
         let kind = Kind::of(call);
         if kind == Kind::Other {
             return;
@@ -110,10 +112,10 @@ impl Order {
         let _ = HAS_FOUND.try_with(|found| found.set(true));
         match &self.mode {
             Mode::Off => {}
-            Mode::Record(record) if kind == Kind::Enters => record.call(self.caller(), call),
+            Mode::Record(record) if kind == Kind::Enters => record.call(self.caller(), call.name()),
             Mode::Record(_) => {}
             Mode::Replay(replay) => {
-                let Some(index) = replay.wait_for_call(self.caller(), call) else { return };
+                let Some(index) = replay.wait_for_call(self.caller(), call.name()) else { return };
                 if kind == Kind::Enters {
                     replay.done(index);
                 } else {
@@ -124,13 +126,13 @@ impl Order {
     }
 
     /// A call of the program leaves; `is_idle`: it found nothing.
-    pub fn leaves(&self, call: &'static str, is_idle: bool) {
+    pub fn leaves(&self, call: Call, is_idle: bool) {
         let kind = Kind::of(call);
         if is_idle {
             let had_found = HAS_FOUND.try_with(|found| found.replace(false)).unwrap_or_default();
             match &self.mode {
-                Mode::Record(record) if had_found => record.idle(self.caller(), call),
-                Mode::Replay(replay) if had_found => replay.idle(self.caller(), call),
+                Mode::Record(record) if had_found => record.idle(self.caller(), call.name()),
+                Mode::Replay(replay) if had_found => replay.idle(self.caller(), call.name()),
                 _ => {}
             }
             return;
@@ -140,7 +142,7 @@ impl Order {
             return;
         }
         match &self.mode {
-            Mode::Record(record) => record.call(self.caller(), call),
+            Mode::Record(record) => record.call(self.caller(), call.name()),
             Mode::Replay(replay) => {
                 if let Some(index) = OPEN.try_with(Cell::take).ok().flatten() {
                     replay.done(index);

@@ -21,7 +21,7 @@ const MOST_LOOPED: usize = 256;
 pub(crate) type FlowId = u32;
 
 /// A port's way to its interface.
-pub(crate) struct Way {
+pub(crate) struct PortWire {
     port_num: u8,
     wire: Box<dyn FrameWire>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Rule {
 
 /// What a process with raw packet queue pairs has.
 pub struct Ethernet {
-    ways: Vec<Way>,
+    ways: Vec<PortWire>,
     /// By rank.
     rules: Vec<Rule>,
     last_id: FlowId,
@@ -52,7 +52,7 @@ impl Ethernet {
     /// With a way for each port, by its number.
     pub fn new(wires: Vec<(u8, Box<dyn FrameWire>)>) -> Ethernet {
         Ethernet {
-            ways: wires.into_iter().map(|(port_num, wire)| Way { port_num, wire }).collect(),
+            ways: wires.into_iter().map(|(port_num, wire)| PortWire { port_num, wire }).collect(),
             rules: Vec::new(),
             last_id: 0,
             queue_pairs: BTreeMap::new(),

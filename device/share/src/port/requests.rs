@@ -20,12 +20,12 @@ const MAX_WAITING: usize = 64;
 /// Requests whose receivers may not have looked yet, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<UnseenRequest>,
 }
 
 /// A request whose receiver may not have looked yet.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct UnseenRequest {
     pub(super) sent_ns: u64,
     pub(super) path: Path,
     pub(super) packet: Vec<u8>,
@@ -41,12 +41,12 @@ impl Requests {
     /// A request was sent.
     pub(super) fn push(&mut self, sent_ns: u64, path: &Path, packet: &[u8]) {
         if self.waiting.len() < MAX_WAITING {
-            self.waiting.push_back(Waiting { sent_ns, path: path.clone(), packet: packet.to_vec() });
+            self.waiting.push_back(UnseenRequest { sent_ns, path: path.clone(), packet: packet.to_vec() });
         }
     }
 
     /// Takes the oldest.
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
+    pub(super) fn pop(&mut self) -> Option<UnseenRequest> {
         self.waiting.pop_front()
     }
 }

@@ -2,7 +2,7 @@
 
 use pumice_ports::Received;
 
-use super::paths::{MAX_PATHS, Way};
+use super::paths::{BatchPath, MAX_PATHS};
 use crate::member_index::MemberIndex;
 use crate::ring::{Broken, Consumer, MAX_BATCH_BYTES, RingMemory, SlotKind};
 use crate::system::RingPages;
@@ -18,7 +18,7 @@ pub(crate) struct Inbound<M = RingPages> {
     /// Which of that process's rings it is.
     pub(super) number: u64,
     consumer: Consumer<M>,
-    ways: Box<[Option<Way>]>,
+    ways: Box<[Option<BatchPath>]>,
     /// Nothing was taken yet: batches that went by UDP before come first.
     pub(super) is_fresh: bool,
     /// There is a newer ring from this member index: this one goes when it is empty.
@@ -49,10 +49,10 @@ impl<M: RingMemory> Inbound<M> {
             let way = self.ways.get_mut(usize::from(slot.path)).ok_or(Broken)?;
             let bytes = buffer.get(..slot.length_bytes as usize).ok_or(Broken)?;
             if slot.kind == SlotKind::Path {
-                *way = Some(Way::decode(bytes).ok_or(Broken)?);
+                *way = Some(BatchPath::decode(bytes).ok_or(Broken)?);
                 continue;
             }
-            let Way { flow, traffic_class, hop_limit } = (*way).ok_or(Broken)?;
+            let BatchPath { flow, traffic_class, hop_limit } = (*way).ok_or(Broken)?;
             let bytes = buffer.get(..slot.length_bytes as usize).ok_or(Broken)?;
             return Ok(Some(Received {
                 flow,

@@ -5,7 +5,7 @@ use pumice_ports::GsoBatch;
 use pumice_transport::path::Path;
 
 use super::message::Refusal;
-use super::paths::{Number, PathNumbers, Way};
+use super::paths::{BatchPath, Number, PathNumbers};
 use crate::ring::{Broken, Geometry, Producer, Pushed, Slot, SlotKind};
 use crate::system::RingPages;
 
@@ -217,7 +217,7 @@ impl OpenRing {
 
     #[cold]
     fn describe(&mut self, number: u8, path: &Path) -> Result<Put, Broken> {
-        let Some(bytes) = Way::of(path).encode() else { return Ok(Put::Lost) };
+        let Some(bytes) = BatchPath::of(path).encode() else { return Ok(Put::Lost) };
         let length_bytes = bytes.len() as u32;
         let slot = Slot { kind: SlotKind::Path, path: number, segment_bytes: length_bytes, length_bytes };
         let put = self.push(&slot, &bytes)?;

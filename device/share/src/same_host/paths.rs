@@ -16,17 +16,17 @@ const DEFAULT_HOP_LIMIT: u8 = 64;
 
 /// How batches travel, as their receiver sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct BatchPath {
     pub(super) flow: Flow,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
 }
 
-impl Way {
+impl BatchPath {
     /// The way of a path.
-    pub(super) fn of(path: &Path) -> Way {
+    pub(super) fn of(path: &Path) -> BatchPath {
         let hop_limit = if path.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { path.hop_limit };
-        Way { flow: path.flow, traffic_class: path.traffic_class, hop_limit }
+        BatchPath { flow: path.flow, traffic_class: path.traffic_class, hop_limit }
     }
 
     /// As bytes: family, marks, ports, addresses. `None`: the addresses are of two families.
@@ -53,7 +53,7 @@ impl Way {
     }
 
     /// The way in these bytes.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Way> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<BatchPath> {
         let (head, rest) = bytes.split_first_chunk::<16>()?;
         let [family, traffic_class, hop_limit, s0, s1, d0, d1, ..] = *head;
         let (source, rest) = rest.split_first_chunk::<16>()?;
@@ -64,7 +64,7 @@ impl Way {
             source_port: u16::from_le_bytes([s0, s1]),
             destination_port: u16::from_le_bytes([d0, d1]),
         };
-        Some(Way { flow, traffic_class, hop_limit })
+        Some(BatchPath { flow, traffic_class, hop_limit })
     }
 }
 
@@ -130,15 +130,15 @@ mod tests {
     #[test]
     fn ways_are_bytes_and_back() {
         for (source, destination) in [("127.0.0.1", "10.0.0.9"), ("::1", "fe80::7")] {
-            let way = Way::of(&path(source, destination, 0x63));
+            let way = BatchPath::of(&path(source, destination, 0x63));
             assert_eq!(way.hop_limit, 64);
             let bytes = way.encode().unwrap();
-            assert_eq!(Way::decode(&bytes), Some(way));
+            assert_eq!(BatchPath::decode(&bytes), Some(way));
             let mut other = bytes;
             other[0] = 5;
-            assert_eq!(Way::decode(&other), None);
+            assert_eq!(BatchPath::decode(&other), None);
         }
-        assert_eq!(Way::of(&path("127.0.0.1", "::1", 0)).encode(), None);
+        assert_eq!(BatchPath::of(&path("127.0.0.1", "::1", 0)).encode(), None);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) enum Wait {
 
 /// The same, with an end on the simulated clock.
 #[derive(Debug)]
-struct Waiting {
+struct PollWait {
     fds: Vec<Fd>,
     until_ns: u64,
 }
@@ -85,7 +85,7 @@ pub(crate) fn block(wait: Wait) {
 struct Task {
     coroutine: Coroutine<(), Wait, ()>,
     yielder: Rc<Cell<*const Steps>>,
-    waiting: Waiting,
+    waiting: PollWait,
 }
 
 /// All processes, and the kernel that they share.
@@ -108,7 +108,7 @@ impl World {
             own.set(ptr::from_ref(steps));
             program(pid);
         });
-        let waiting = Waiting { fds: Vec::new(), until_ns: 0 };
+        let waiting = PollWait { fds: Vec::new(), until_ns: 0 };
         self.tasks.insert(pid, Task { coroutine, yielder, waiting });
         pid
     }
@@ -156,7 +156,7 @@ impl World {
                     Wait::For(pause) => (Vec::new(), pause),
                     Wait::Readable(fds, pause) => (fds, pause),
                 };
-                task.waiting = Waiting { fds, until_ns: now_ns + pause.as_nanos() as u64 };
+                task.waiting = PollWait { fds, until_ns: now_ns + pause.as_nanos() as u64 };
             }
             CoroutineResult::Return(()) => {
                 kernel.end(pid);

@@ -7,12 +7,12 @@ use pumice_device::ground::order;
 
 /// What the preload gets: it has the same structure, in `verbs/sysfs/src/connections.rs`.
 #[repr(C)]
-struct Watch {
+struct ConnectionHooks {
     enters: extern "C" fn(),
     leaves: extern "C" fn(c_int),
 }
 
-static WATCH: Watch = Watch { enters, leaves };
+static WATCH: ConnectionHooks = ConnectionHooks { enters, leaves };
 
 /// From now on the preload tells of connections, if it is loaded.
 pub(crate) fn watch() {
@@ -22,7 +22,9 @@ pub(crate) fn watch() {
         return;
     }
     // SAFETY: the function of that name has this type, and the structure lives as long as the process.
-    unsafe { transmute::<*mut c_void, unsafe extern "C" fn(*const Watch)>(function)(&raw const WATCH) };
+    unsafe {
+        transmute::<*mut c_void, unsafe extern "C" fn(*const ConnectionHooks)>(function)(&raw const WATCH)
+    };
 }
 
 extern "C" fn enters() {

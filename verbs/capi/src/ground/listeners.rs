@@ -148,9 +148,9 @@ mod tests {
 
     use super::*;
 
-    struct Listener(Arc<Mutex<Vec<String>>>);
+    struct Told(Arc<Mutex<Vec<String>>>);
 
-    impl Subscriber for Listener {
+    impl Subscriber for Told {
         fn topics(&self) -> Topics {
             Topics::CALLS | Topics::FAULTS
         }
@@ -179,7 +179,7 @@ mod tests {
             &Event::CallRefused { call: "ibv_open_device", ordinal: Some(2), errno: 12, why: "no room" },
         );
         let heard = Arc::default();
-        let subscribers: Vec<Box<dyn Subscriber>> = vec![Box::new(Listener(Arc::clone(&heard)))];
+        let subscribers: Vec<Box<dyn Subscriber>> = vec![Box::new(Told(Arc::clone(&heard)))];
         let events = Arc::new(Subscribers::new(subscribers, Clock::monotonic()));
         listeners.attach(0, &events);
         let told = std::mem::take(&mut *heard.lock().unwrap());
@@ -206,7 +206,7 @@ mod tests {
         listeners.emit(None, &refused(2));
         let open = |device| {
             let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-            let subscribers: Vec<Box<dyn Subscriber>> = vec![Box::new(Listener(Arc::clone(&heard)))];
+            let subscribers: Vec<Box<dyn Subscriber>> = vec![Box::new(Told(Arc::clone(&heard)))];
             let events = Arc::new(Subscribers::new(subscribers, Clock::monotonic()));
             listeners.attach(device, &events);
             (events, heard)

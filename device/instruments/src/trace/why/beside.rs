@@ -1,6 +1,8 @@
 //! What belongs to no send request: what a plan did besides, full queues, polls that came late or never, a
 //! host that is busy, and times in which nothing was under way.
 
+use pumice_calls::Call;
+
 use super::FLUSHED;
 use super::cause::{Cause, CauseKind};
 use super::clues::cause_of;
@@ -53,7 +55,7 @@ fn planned(process: usize, one: &TimelineProcess, builders: &mut Vec<Builder>) {
 
 /// Posts that were refused because the send queue was full.
 fn full_queues(process: usize, one: &TimelineProcess, builders: &mut Vec<Builder>) {
-    let is_post = |call: &str| call.contains("post_send") || call.starts_with("ibv_wr_");
+    let is_post = |call: &str| Call::of(call).is_some_and(Call::sends);
     let is_planned = |refusal: &Refusal| {
         one.evidence.faults.iter().any(|fact| {
             let is_it = fact.what == FaultWhat::CallFailed && fact.subject == refusal.call;

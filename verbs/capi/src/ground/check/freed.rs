@@ -14,7 +14,7 @@ use super::{exit, preload};
 
 /// What the preload gets: it has the same structure, in `verbs/checkpreload/src/watch.rs`.
 #[repr(C)]
-struct Watch {
+struct MemoryHooks {
     low: AtomicU64,
     high: AtomicU64,
     look: extern "C" fn(u64, u64) -> u64,
@@ -22,8 +22,8 @@ struct Watch {
     end: extern "C" fn(),
 }
 
-static WATCH: Watch =
-    Watch { low: AtomicU64::new(u64::MAX), high: AtomicU64::new(0), look, tell, end: exit::at_once };
+static WATCH: MemoryHooks =
+    MemoryHooks { low: AtomicU64::new(u64::MAX), high: AtomicU64::new(0), look, tell, end: exit::at_once };
 
 /// The calls, as the preload numbers them.
 const CALLS: [&str; 3] = ["free", "realloc", "munmap"];
@@ -41,7 +41,7 @@ pub(super) fn watch() {
     tell_checker(|checker| checker.tells_bounds_to(bounds_are));
     // SAFETY: the function of that name has this type, and the structure lives as long as the process.
     unsafe {
-        transmute::<*const c_void, unsafe extern "C" fn(*const Watch)>(function)(&raw const WATCH);
+        transmute::<*const c_void, unsafe extern "C" fn(*const MemoryHooks)>(function)(&raw const WATCH);
     }
 }
 

@@ -41,9 +41,9 @@ fn keep_order(event: &Event<'_>) {
     };
     let Some(order) = order::of_process() else { return };
     match event {
-        Event::Call { phase: CallPhase::Enters, .. } => order.enters(call.name()),
-        Event::Call { phase: CallPhase::Returns | CallPhase::Fails, .. } => order.leaves(call.name(), false),
-        Event::Idle { .. } => order.leaves(call.name(), true),
+        Event::Call { phase: CallPhase::Enters, .. } => order.enters(*call),
+        Event::Call { phase: CallPhase::Returns | CallPhase::Fails, .. } => order.leaves(*call, false),
+        Event::Idle { .. } => order.leaves(*call, true),
         _ => {}
     }
 }

@@ -17,7 +17,7 @@ use crate::rdma_cm::constants::{HOP_LIMIT, ROUTE_RESOLVED};
 use crate::rdma_cm::events::fetch::complete;
 use crate::rdma_cm::id::binding::{bind, ephemeral_port};
 use crate::rdma_cm::id::identifier::{Id, IdPointer, LocalEvent, Stage, State};
-use crate::rdma_cm::id::neighbours::{Way, no_way, take_when_found};
+use crate::rdma_cm::id::neighbours::{ResolvedPath, no_way, take_when_found};
 use crate::rdma_cm::id::shared::{shared_towards, shared_with};
 
 pub(crate) extern "C" fn rdma_resolve_addr(
@@ -86,7 +86,7 @@ pub(crate) fn find_path(
     Ok(())
 }
 
-fn way_to(state: &State, peer: SocketAddr) -> Result<Way, Errno> {
+fn way_to(state: &State, peer: SocketAddr) -> Result<ResolvedPath, Errno> {
     let bound = state.local.filter(|local| !local.ip().is_unspecified());
     let shared = match bound {
         Some(address) => shared_with(address.ip())?,
@@ -112,7 +112,7 @@ fn way_to(state: &State, peer: SocketAddr) -> Result<Way, Errno> {
         hop_limit: HOP_LIMIT,
         flow_label: flow_label(port, peer.port()),
     };
-    Ok(Way {
+    Ok(ResolvedPath {
         device: shared.index(),
         port_num: entry.port_num,
         local: SocketAddr::new(shown, port),

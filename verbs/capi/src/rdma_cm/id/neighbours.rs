@@ -28,7 +28,7 @@ use crate::rdma_cm::constants::{ADDR_ERROR, ADDR_RESOLVED};
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The way to a peer: what an identifier has when the peer's address is resolved.
-pub(crate) struct Way {
+pub(crate) struct ResolvedPath {
     /// The index of the device among the devices.
     pub(crate) device: usize,
     pub(crate) port_num: u8,
@@ -39,7 +39,7 @@ pub(crate) struct Way {
     pub(crate) neighbour: Option<Neighbour>,
 }
 
-impl Way {
+impl ResolvedPath {
     /// The identifier goes this way; its program is told.
     pub(crate) fn take(&self, id: &Arc<Id>, state: &mut State) {
         let Ok(shared) = shared_at(self.device) else {
@@ -63,7 +63,7 @@ pub(crate) fn no_way(id: &Arc<Id>, state: &mut State, peer: SocketAddr, status: 
 }
 
 /// Goes a way as soon as its first host is found, if one has to be, within `limit`.
-pub(crate) fn take_when_found(id: &Arc<Id>, state: &mut State, way: Way, limit: Duration) {
+pub(crate) fn take_when_found(id: &Arc<Id>, state: &mut State, way: ResolvedPath, limit: Duration) {
     let tables = way.neighbour.and_then(|neighbour| Some((neighbour, Neighbours::new().ok()?)));
     let Some((neighbour, _)) = tables.filter(|(neighbour, tables)| !tables.has(neighbour)) else {
         return way.take(id, state);
@@ -81,7 +81,7 @@ pub(crate) fn take_when_found(id: &Arc<Id>, state: &mut State, way: Way, limit: 
 /// An identifier that looks for a host.
 struct Search {
     id: Weak<Id>,
-    way: Way,
+    way: ResolvedPath,
     neighbour: Neighbour,
     until: Instant,
     again: Instant,
@@ -128,7 +128,7 @@ fn searches() -> MutexGuard<'static, Searches> {
 }
 
 /// Has a thread look after a search. The way, if there is no thread to be had.
-fn wait_for(search: Search) -> Option<Way> {
+fn wait_for(search: Search) -> Option<ResolvedPath> {
     let mut searches = searches();
     if let Some(wake) = &searches.wake {
         system_call::signal(wake.as_fd());
