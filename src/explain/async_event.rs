@@ -188,7 +188,7 @@ pub(super) const ASYNC_EVENTS: &[Entry] = &[
         number: Some(19),
         meaning: "A work queue (ibv_create_wq) failed.",
         causes: NEVER,
-        look_at: &["Work queues are refused with EOPNOTSUPP; see SUPPORT.md."],
+        look_at: &["Work queues serve raw packet queue pairs only; see SUPPORT.md."],
     },
     Entry {
         name: "DEVICE_SPEED_CHANGE",
