@@ -11,7 +11,7 @@ int main(void)
 	MUST(!post_receive(&ends, ends.there));
 #endif
 	MUST(!post(&ends, IBV_WR_SEND, IBV_SEND_SIGNALED));
-	alarm(20);
+	alarm(120);
 	MUST(poll_one(ends.send_cq).status == IBV_WC_SUCCESS); // HERE
 	MUST(poll_one(ends.recv_cq).status == IBV_WC_SUCCESS);
 	close_device(&ends);

@@ -8,7 +8,7 @@ int main(int argc, char **argv)
 	struct rdma_event_channel *own = rdma_create_event_channel(), *others = rdma_create_event_channel();
 	struct sockaddr_in here = at_port(argv[1], 7001), there = at_port("127.77.77.77", 7002);
 	struct rdma_cm_id *listens = listener(own, here);
-	alarm(20);
+	alarm(120);
 #ifdef FIXED
 	there = here;
 #endif

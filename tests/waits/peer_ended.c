@@ -8,7 +8,7 @@ int main(void)
 	connect_side(&side, peer, 14);
 	MUST(!post_receive(&side.ends, side.qp));
 	meet(&side);
-	alarm(20);
+	alarm(120);
 	if (!side.child) {
 #ifndef FIXED
 		_exit(0);

@@ -13,7 +13,7 @@ int main(void)
 #endif
 	MUST(!post_receive(&side.ends, side.qp));
 	meet(&side);
-	alarm(20);
+	alarm(120);
 	if (!side.child) {
 #ifdef FIXED
 		MUST(poll_one(side.ends.recv_cq).status == IBV_WC_SUCCESS);

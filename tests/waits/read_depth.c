@@ -13,7 +13,7 @@ int main(void)
 	attr.max_rd_atomic = 0;
 #endif
 	MUST(!ibv_modify_qp(ends.here, &attr, RTS_MASK) && !to_rts(ends.there));
-	alarm(20);
+	alarm(120);
 	MUST(!post(&ends, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED)); // HERE
 	MUST(poll_one(ends.send_cq).status == IBV_WC_SUCCESS);
 	close_device(&ends);

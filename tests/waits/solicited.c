@@ -18,7 +18,7 @@ int main(void)
 #endif
 	struct ibv_send_wr wr = request(&ends, &sge, IBV_WR_SEND, flags), *bad;
 	MUST(!ibv_post_send(ends.there, &wr, &bad));
-	alarm(20);
+	alarm(120);
 	MUST(!ibv_get_cq_event(ends.channel, &cq, &context)); // HERE
 	ibv_ack_cq_events(cq, 1);
 	MUST(poll_one(ends.send_cq).status == IBV_WC_SUCCESS);

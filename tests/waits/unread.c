@@ -7,7 +7,7 @@ int main(int argc, char **argv)
 	struct rdma_event_channel *own = rdma_create_event_channel(), *others = rdma_create_event_channel();
 	struct sockaddr_in here = at_port(argv[1], 7003);
 	struct rdma_cm_id *listens = listener(own, here);
-	alarm(20);
+	alarm(120);
 	struct rdma_cm_id *id = asker(others, here);
 #ifdef FIXED
 	struct rdma_cm_event *asked = next(own);

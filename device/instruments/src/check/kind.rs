@@ -208,7 +208,7 @@ kinds! {
             ERR and poll those that are flushed.";
 
     SEND_BUFFER_CHANGED "send-buffer-changed" Memory
-        what: "The payload of a send request changes before the request is complete.",
+        what: "The payload of a send request changes before its completion is polled.",
         why: "The adapter reads the payload when it sends, and again if it must send again: the peer \
             gets the old contents, the new ones, or a mixture.",
         remedy: "Leave the buffer as it is until the completion of the request, or of a later one, is \
@@ -243,8 +243,8 @@ kinds! {
 
     DEREGISTERED_WHILE_IN_USE "deregistered-while-in-use" Memory
         what: "The program deregisters a memory region that a posted request uses.",
-        why: "The request fails with LOC_PROT_ERR when its turn comes, and its queue pair goes to the \
-            error state.",
+        why: "A request under way fails with LOC_PROT_ERR when its turn comes, and its queue pair goes to \
+            the error state. Only a polled completion says that it is over.",
         remedy: "Poll the completions of the requests first; to take back receives, move the queue pair \
             to ERR or destroy it.";
 
@@ -316,7 +316,7 @@ kinds! {
             suppressions.";
 
     FAILURE_INJECTED "failure-injected" Failed
-        what: "A queue pair failed because a rule of the fault plan wanted that.",
+        what: "Something failed or came late because a rule of the fault plan wanted that.",
         why: "It is no mistake of the program, of its peer or of the network. What the program does next is \
             what the plan is for.",
         remedy: "Nothing has to be done; --fail-on injected makes such a run fail.";

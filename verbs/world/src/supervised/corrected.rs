@@ -8,6 +8,11 @@ use super::tracee::Tracee;
 
 /// Ticks of a second in files about processes.
 const TICKS: u64 = 100;
+/// The state of a process that a tracer has stopped. Here that is the supervisor, which stops all but one: no
+/// fact of the world, and a program that sees it takes the others for stopped by a debugger.
+const TRACED: &str = "t";
+/// What a program reads instead.
+const SLEEPS: &str = "S";
 /// Fields of a process's `stat` behind its name that are 0 in every world: times, faults of pages, memory.
 const ZEROED: [usize; 17] = [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 36, 39, 40, 41, 33];
 /// Fields of a socket that follow the kernel's own timers, with what they say when none runs: the timer that
@@ -71,6 +76,7 @@ fn stat(text: &str) -> String {
     let number: u64 = name.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
     let fields = rest.split_whitespace().enumerate().map(|(index, field)| match index {
         START => (number * TICKS).to_string(),
+        0 if field == TRACED => SLEEPS.to_owned(),
         index if ZEROED.contains(&index) => "0".to_owned(),
         _ => field.to_owned(),
     });
@@ -103,6 +109,9 @@ fn status(text: &str) -> String {
         Some((name, value)) if name.starts_with("Vm") || name.starts_with("Rss") || name.contains("ctxt") => {
             let unit = if value.ends_with("kB") { " kB" } else { "" };
             format!("{name}:\t0{unit}\n")
+        }
+        Some(("State", value)) if value.trim_start().starts_with(TRACED) => {
+            format!("State:\t{SLEEPS} (sleeping)\n")
         }
         Some(("Cpus_allowed", _)) => format!("Cpus_allowed:\t{:x}\n", (1_u64 << PROCESSORS) - 1),
         Some(("Cpus_allowed_list", _)) => format!("Cpus_allowed_list:\t0-{}\n", PROCESSORS - 1),
@@ -179,6 +188,9 @@ mod tests {
         let text = "7 (a (b) c) S 1 7 7 0 -1 4194304 161 0 5 0 3 4 0 0 20 0 1 0 8915 2940928 230 1 2 3\n";
         assert_eq!(stat(text), "7 (a (b) c) S 1 7 7 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 700 0 0 1 2 3\n");
         assert_eq!(stat("nothing"), "");
+        assert_eq!(stat("7 (a) t 1 7\n"), "7 (a) S 1 7\n");
+        assert_eq!(stat("7 (a) T 1 7\n"), "7 (a) T 1 7\n", "a signal has stopped it");
+        assert_eq!(status("State:\tt (tracing stop)\n"), "State:\tS (sleeping)\n");
     }
 
     #[test]

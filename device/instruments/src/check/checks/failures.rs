@@ -139,7 +139,7 @@ impl Check for Failures {
 
     fn hears(&mut self, context: &mut Context, event: &Event<'_>) {
         match event {
-            Event::Qp { qp, event } if context.qps.contains_key(&qp.qpn.value()) => {
+            Event::Qp { qp, event } if is_kept(event) && context.qps.contains_key(&qp.qpn.value()) => {
                 self.hear_of(context, qp.qpn.value(), event);
             }
             Event::FaultApplied { qpn: Some(qpn), fault } => {
@@ -362,6 +362,18 @@ impl Failures {
         }
         self.held.push(held);
     }
+}
+
+/// Whether something is kept of an event. Most are of packets, and a look at the event is cheaper than one at
+/// what is kept.
+const fn is_kept(event: &QpEvent<'_>) -> bool {
+    matches!(
+        event,
+        QpEvent::SendPosted { .. }
+            | QpEvent::StateChanged { .. }
+            | QpEvent::RecvPosted { .. }
+            | QpEvent::Completed { .. }
+    )
 }
 
 /// The program goes on with a queue pair of which it knows that it has failed.

@@ -18,6 +18,7 @@ mod many;
 mod mismatches;
 mod never_polled;
 mod never_read;
+mod planned;
 mod read_depth;
 mod refused_calls;
 mod shared_queues;
@@ -85,6 +86,7 @@ checks! {
     forks: forks::Forks,
     lives: lives::Lives,
     failures: failures::Failures,
+    planned: planned::Planned,
     vain_waits: vain_waits::VainWaits,
     refused_calls: refused_calls::RefusedCalls,
     slow_registrations: slow_registrations::SlowRegistrations,

@@ -27,8 +27,12 @@ impl Memory {
             _ if now == posted.at_post => return,
             // What is never sent again was read when it left.
             Some(_) if !self.sends_again(context, posted.queue) => return,
+            Some(_) if posted.is_unpolled => {
+                "after its packets had left and before its completion was polled: they are not sent again \
+                 unless one is lost"
+            }
             Some(_) => "after its packets had left: they are not sent again unless one is lost",
-            None => "before it was complete",
+            None => "before its completion was polled",
         };
         let object = self.owner_of(context, posted.queue);
         let (wr_id, bytes) = (posted.wr_id, posted.bytes());
@@ -42,8 +46,12 @@ impl Memory {
         let numbers = format!(
             "the {bytes} bytes of request {wr_id:#x} of {object}, posted here, changed {when}{stack_note}"
         );
-        let stack = posted.stack.clone();
-        context.found(&SEND_BUFFER_CHANGED, Found { object, numbers, stack, related: Vec::new() });
+        let (stack, now) = (posted.stack.clone(), context.here());
+        let related = match posted.is_unpolled {
+            true => vec![related("its completion was polled here", &now)],
+            false => Vec::new(),
+        };
+        context.found(&SEND_BUFFER_CHANGED, Found { object, numbers, stack, related });
     }
 
     /// Whether a queue pair sends packets again that are lost.
@@ -77,8 +85,9 @@ impl Memory {
         let object = self.owner_of(context, posted.queue);
         let (role, wr_id, bytes) = (posted.role.name(), posted.wr_id, posted.bytes());
         let numbers = format!(
-            "{role} of {object}, {wr_id:#x}, posted here, is under way, and its buffer of {bytes} bytes is \
-             not mapped any more"
+            "{role} of {object}, {wr_id:#x}, posted here, {}: its buffer of {bytes} bytes is not mapped any \
+             more",
+            posted.standing()
         );
         let stack = posted.stack.clone();
         context.found(&FREED_WHILE_IN_USE, Found { object, numbers, stack, related: Vec::new() });
@@ -92,7 +101,8 @@ impl Memory {
             let owner = self.owner_of(context, oldest.queue);
             let object = self.regions.at(key).map(|region| region.name(key)).unwrap_or_default();
             let numbers = format!(
-                "posted requests that use {object}: {count}; the oldest is {role} of {owner}, {wr_id:#x}"
+                "posted requests that use {object}: {count}; the oldest is {role} of {owner}, {wr_id:#x}, {}",
+                oldest.standing()
             );
             let made = self.stack_of_region(key);
             let related = vec![

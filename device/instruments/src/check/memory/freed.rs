@@ -30,8 +30,8 @@ impl Memory {
         let _ = fill(&ranges);
     }
 
-    /// The request under way that uses bytes of a range of memory. Nothing is said of those whose region is
-    /// deregistered, or whose memory is freed: that is told.
+    /// The request that uses bytes of a range of memory and is not known to be over. Nothing is said of those
+    /// whose region is deregistered, or whose memory is freed: that is told.
     pub(super) fn user_under_way(&self, address: u64, bytes: u64) -> Option<u64> {
         let under_way = |identity: &u64| {
             self.requests.at(*identity).is_some_and(|posted| {
@@ -52,8 +52,9 @@ impl Memory {
         let object = self.owner_of(context, posted.queue);
         let (role, wr_id, bytes) = (posted.role.name(), posted.wr_id, posted.bytes());
         let numbers = format!(
-            "{call} gives back memory that {role} of {object}, {wr_id:#x}, uses for its {bytes} bytes and \
-             that is under way"
+            "{call} gives back memory that {role} of {object}, {wr_id:#x}, uses for its {bytes} bytes, and \
+             {}",
+            posted.standing()
         );
         let related = vec![related("it was posted here", &posted.stack)];
         context.found(&FREED_WHILE_IN_USE, Found { object, numbers, stack, related });

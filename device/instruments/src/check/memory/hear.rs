@@ -48,7 +48,7 @@ impl Memory {
             Event::SrqDestroyed { srq } => {
                 self.requests.drop_queue(QueueId::Shared(context.own.handle(*srq)));
             }
-            Event::Polled { completion, .. } => self.landed_was_polled(completion),
+            Event::Polled { completion, .. } => self.completion_polled(context, completion),
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
         }
@@ -230,19 +230,26 @@ impl Memory {
     ) {
         let number = qp.qpn.value();
         if !completion.opcode.is_recv() {
-            let ended = self.requests.end(QueueId::Sends(number), released.max(1).into());
-            if completion.status == WcStatus::Success {
-                let unsettled = ended.iter().filter(|one| one.role == Role::Payload && !one.is_settled);
-                unsettled.for_each(|posted| self.look_at_payload(context, posted));
-                let answers = ended.iter().filter(|one| one.role == Role::Answer);
-                answers.for_each(|posted| self.stored(context, posted, posted.bytes(), false));
+            let (queue, count) = (QueueId::Sends(number), released.max(1).into());
+            if completion.status != WcStatus::Success {
+                return self.requests.fail(queue, count);
+            }
+            for identity in self.requests.complete(queue, count) {
+                self.request_completed(context, identity);
             }
             return;
         }
         self.taken.remove(&number);
         let ended = match self.receives_of(context, qp) {
             queue @ QueueId::Shared(_) => self.requests.end_by_id(queue, completion.wr_id),
-            queue if self.requests.knows(queue) => self.requests.end(queue, 1).pop(),
+            queue if self.requests.knows(queue) && completion.status != WcStatus::Success => {
+                self.requests.fail(queue, 1);
+                None
+            }
+            queue if self.requests.knows(queue) => {
+                let ended = self.requests.complete(queue, 1);
+                ended.first().and_then(|identity| self.requests.at(*identity)).cloned()
+            }
             // An XRC target takes them from the queue that each message names.
             _ => {
                 for queue in self.requests.shared_queues() {
@@ -254,6 +261,34 @@ impl Memory {
         let is_message = completion.status == WcStatus::Success && completion.opcode == WcOpcode::Recv;
         if let Some(posted) = ended.filter(|_| is_message) {
             self.stored(context, &posted, completion.byte_len.into(), true);
+        }
+    }
+
+    /// A send request has ended well.
+    fn request_completed(&mut self, context: &mut Context, identity: u64) {
+        let Some(posted) = self.requests.at_mut(identity) else { return };
+        if posted.role == Role::Answer {
+            let answer = posted.clone();
+            self.stored(context, &answer, answer.bytes(), false);
+        } else if posted.at_departure.is_some_and(|left| left != posted.at_post) {
+            // The program may never poll, and other changes are looked for when it does.
+            let changed = posted.clone();
+            posted.at_post = Contents::Unknown;
+            self.look_at_payload(context, &changed);
+        }
+    }
+
+    /// The program polls a completion: from now on it may know what is over.
+    fn completion_polled(&mut self, context: &mut Context, completion: &WorkCompletion) {
+        self.landed_was_polled(completion);
+        if completion.status != WcStatus::Success {
+            return;
+        }
+        let of = if completion.opcode.is_recv() { QueueId::Receives } else { QueueId::Sends };
+        for posted in self.requests.polled(of(completion.qp_num)) {
+            if posted.role == Role::Payload && !posted.is_settled {
+                self.look_at_payload(context, &posted);
+            }
         }
     }
 

@@ -131,7 +131,7 @@ impl Memory {
         let mut changed = Vec::new();
         for identity in self.requests.sending(span) {
             let Some(send) = self.requests.at(identity) else { continue };
-            if send.at_departure.is_some() || !matches!(send.at_post, Contents::Sum(_)) {
+            if send.at_departure.is_some() || send.is_unpolled || !matches!(send.at_post, Contents::Sum(_)) {
                 continue;
             }
             let now = self.reader.contents(send.spans());

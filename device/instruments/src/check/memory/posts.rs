@@ -95,6 +95,7 @@ impl Memory {
             written: None,
             is_freed: false,
             is_settled: false,
+            is_unpolled: false,
         };
         self.share(&mut posted);
         if role == Role::Receive && !posted.is_shared {

@@ -93,6 +93,8 @@ pub(super) struct Posted {
     pub(super) is_freed: bool,
     /// Its message has begun, or the peer has acknowledged it.
     pub(super) is_settled: bool,
+    /// Its completion is there, and the program has not polled it.
+    pub(super) is_unpolled: bool,
 }
 
 impl Posted {
@@ -107,6 +109,14 @@ impl Posted {
     pub(super) fn overlaps(&self, span: Span) -> bool {
         self.parts.iter().any(|part| part.span.overlaps(span))
     }
+
+    /// Why the program may not touch its buffers.
+    pub(super) const fn standing(&self) -> &'static str {
+        match self.is_unpolled {
+            true => "whose completion the program has not polled",
+            false => "which is under way",
+        }
+    }
 }
 
 /// The requests of one queue that have not ended.
@@ -118,6 +128,8 @@ struct Queue {
     acknowledged: u64,
     /// Numbers and identities, oldest first.
     list: VecDeque<(u64, u64)>,
+    /// For each completion that the program has not polled, the requests that it ends; oldest first.
+    unpolled: VecDeque<Identities>,
 }
 
 /// All posted requests.
@@ -211,13 +223,40 @@ impl Requests {
         over
     }
 
-    /// So many of the oldest requests of a queue end: those of them that are remembered.
-    pub(super) fn end(&mut self, queue: QueueId, count: u64) -> Vec<Posted> {
-        let Some(known) = self.queues.get_mut(&queue) else { return Vec::new() };
+    /// So many of the oldest requests of a queue end by one completion: those of them that are remembered.
+    fn end(&mut self, queue: QueueId, count: u64) -> Identities {
+        let Some(known) = self.queues.get_mut(&queue) else { return Identities::new() };
         known.ended = known.ended.saturating_add(count).min(known.posted);
         let over = known.list.partition_point(|(number, _)| *number < known.ended);
-        let over: Identities = known.list.drain(..over).map(|(_, identity)| identity).collect();
-        over.into_iter().filter_map(|identity| self.forget(identity)).collect()
+        known.list.drain(..over).map(|(_, identity)| identity).collect()
+    }
+
+    /// So many of the oldest requests of a queue fail or are flushed by one completion.
+    pub(super) fn fail(&mut self, queue: QueueId, count: u64) {
+        for identity in self.end(queue, count) {
+            self.forget(identity);
+        }
+    }
+
+    /// So many of the oldest requests of a queue end well by one completion. They are remembered until the
+    /// program polls it.
+    pub(super) fn complete(&mut self, queue: QueueId, count: u64) -> Identities {
+        let over = self.end(queue, count);
+        for identity in &over {
+            if let Some(posted) = self.entries.get_mut(identity) {
+                posted.is_unpolled = true;
+            }
+        }
+        if let Some(known) = self.queues.get_mut(&queue) {
+            known.unpolled.push_back(over.clone());
+        }
+        over
+    }
+
+    /// The program polls the oldest completion of those that end requests of a queue well: these requests.
+    pub(super) fn polled(&mut self, queue: QueueId) -> SmallVec<[Posted; 1]> {
+        let over = self.queues.get_mut(&queue).and_then(|known| known.unpolled.pop_front());
+        over.into_iter().flatten().filter_map(|identity| self.forget(identity)).collect()
     }
 
     /// A request of a shared receive queue ends. Several with its `wr_id` cannot be told apart, so all of
@@ -246,7 +285,8 @@ impl Requests {
     /// A queue is reset or destroyed.
     pub(super) fn drop_queue(&mut self, queue: QueueId) {
         let Some(known) = self.queues.remove(&queue) else { return };
-        for (_, identity) in known.list {
+        let posted = known.list.into_iter().map(|(_, identity)| identity);
+        for identity in posted.chain(known.unpolled.into_iter().flatten()) {
             self.forget(identity);
         }
     }
@@ -311,7 +351,7 @@ impl Requests {
         (first, if last == 0 { 0 } else { last.saturating_add(self.longest) })
     }
 
-    /// Requests that use the region of a key and are under way: how many, and the oldest.
+    /// Requests that use the region of a key and are not known to be over: how many, and the oldest.
     pub(super) fn users_of(&self, key: Key) -> Option<(u64, &Posted)> {
         self.uses.get(&key)?;
         let uses = |one: &&Posted| {

@@ -169,8 +169,16 @@ impl Rung {
         self.qp(&QpEvent::Completed { completion: &completion, cq: 5, released });
     }
 
+    /// A send request completes, and the program polls that.
     fn sent(&mut self) {
         self.completes(WcOpcode::Send, WcStatus::Success, 0, 1);
+        self.polls_send();
+    }
+
+    fn polls_send(&mut self) {
+        let completion = WorkCompletion { opcode: WcOpcode::Send, qp_num: QP, ..WorkCompletion::default() };
+        let cq = Handle { index: 5, generation: 0 };
+        self.device(&Event::Polled { cq, completion: &completion });
     }
 
     /// Kinds, lines and counts of what was found.
@@ -259,6 +267,8 @@ fn a_request_without_a_completion_is_over_when_it_is_acknowledged() {
     assert_eq!(rung.found(), []);
     write(8);
     rung.completes(WcOpcode::Send, WcStatus::Success, 2, 3);
+    assert_eq!(rung.found(), [], "that is known when it is polled");
+    rung.polls_send();
     assert_eq!(rung.found(), [("send-buffer-changed", 20, 1)], "the second one only");
 }
 
@@ -355,6 +365,38 @@ fn a_region_is_in_use_until_the_requests_are_over() {
     rung.device(&Event::QpDestroyed { qp: &context() });
     rung.device(&end);
     assert_eq!(rung.found().len(), 1);
+}
+
+#[test]
+fn memory_is_in_use_until_the_completion_is_polled() {
+    let mut rung = Rung::new();
+    at(70);
+    rung.send(0, SendOpcode::Send, true, &[sge(0, 8)]);
+    rung.leaves(0);
+    rung.completes(WcOpcode::Send, WcStatus::Success, 0, 1);
+    rung.receive(7, &[sge(0x1000, 8)]);
+    rung.comes(ONLY);
+    rung.receives(7, 8);
+    rung.send(1, SendOpcode::RdmaRead, true, &[sge(0x2000, 8)]);
+    rung.completes(WcOpcode::RdmaRead, WcStatus::Success, 1, 1);
+    for offset in [0, 0x1000, 0x2000] {
+        assert!(rung.0.user_of(MEMORY + offset, 1).is_some(), "{offset:#x}");
+    }
+    write(0);
+    at(71);
+    rung.polls_send();
+    assert_eq!(rung.found(), [("send-buffer-changed", 70, 1)]);
+    assert!(rung.numbers().contains("before its completion was polled"), "{}", rung.numbers());
+    assert_eq!(rung.0.user_of(MEMORY, 1), None, "it was polled");
+    at(72);
+    rung.device(&Event::RegionDeregistered { key: KEY });
+    assert_eq!(rung.found().last(), Some(&("deregistered-while-in-use", 72, 1)));
+    assert!(rung.numbers().contains(": 2; the oldest is a receive of"), "{}", rung.numbers());
+    assert!(rung.numbers().contains("whose completion the program has not polled"), "{}", rung.numbers());
+    rung.polls(7);
+    rung.polls_send();
+    rung.device(&Event::RegionDeregistered { key: KEY });
+    assert_eq!(rung.found().len(), 2, "all is polled");
 }
 
 #[test]
