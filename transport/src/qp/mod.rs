@@ -24,6 +24,8 @@ mod congestion;
 mod datagram;
 mod dc;
 mod dcqcn;
+#[cfg(test)]
+mod exactly_once;
 mod figures;
 mod frame;
 mod inbound;
