@@ -12,6 +12,8 @@ mod domain_record;
 mod engine;
 #[path = "../../fuzz/bodies/gsi.rs"]
 mod gsi;
+#[path = "../../fuzz/bodies/numbered.rs"]
+mod numbered;
 #[path = "../../fuzz/bodies/packet.rs"]
 mod packet;
 #[path = "../../fuzz/bodies/profile.rs"]
@@ -57,6 +59,11 @@ fn datagrams_and_groups() {
 #[test]
 fn targets_and_initiators_of_xrc() {
     replay("xrc", 4_000, xrc::survive);
+}
+
+#[test]
+fn srd_and_both_ends_of_dc() {
+    replay("numbered", 4_000, numbered::survive);
 }
 
 #[test]

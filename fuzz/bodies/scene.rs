@@ -14,7 +14,7 @@ use pumice_transport::path::{Flow, Path, ROCE_PORT};
 use pumice_transport::qp::QpAttributes;
 use pumice_transport::qp::transition::transition;
 use pumice_transport::types::{
-    Access, AddressVector, Gid, Mtu, QpCapacity, QpState, QpType, RecvRequest, WorkCompletion,
+    Access, AddressVector, Gid, Mtu, OwnService, QpCapacity, QpState, QpType, RecvRequest, WorkCompletion,
 };
 use pumice_transport::wire::{Qpn, icrc};
 
@@ -73,14 +73,19 @@ impl Scene {
 
     /// A queue pair in `state` whose peer is the bare port; all PSNs begin at 0.
     pub(crate) fn queue_pair(&self, init: &QpInit, state: QpState) -> Qpn {
-        let (qpn, _) = self.hca.create_qp(init).unwrap();
+        self.own_queue_pair(init, None, state)
+    }
+
+    /// As [`Scene::queue_pair`], of a vendor's own service.
+    pub(crate) fn own_queue_pair(&self, init: &QpInit, own: Option<OwnService>, state: QpState) -> Qpn {
+        let (qpn, _) = self.hca.create_own_qp(init, own).unwrap();
         let mut attributes = QpAttributes {
             port_num: 1,
             access: 15,
             qkey: Q_KEY,
             address_vector: AddressVector {
                 is_global: true,
-                dgid: Gid::from(self.path.flow.source),
+                dgid: self.peer_gid(),
                 port_num: 1,
                 ..AddressVector::default()
             },
@@ -122,8 +127,8 @@ impl Scene {
             field.copy_from_slice(&qpn.value().to_be_bytes()[1..]);
         }
         let key = self.memory.target(0).rkey.to_be_bytes();
-        // Behind the address of a RETH, after the BTH alone or with an XRCETH.
-        for offset in [20, 24] {
+        // Behind the address of a RETH, after the BTH alone or with an XRCETH; in the header of SRD or DC.
+        for offset in [20, 24, 72] {
             if let Some(field) = packet.get_mut(offset..offset + 4)
                 && *field == KEY_PLACEHOLDER
             {
@@ -137,13 +142,23 @@ impl Scene {
         self.world.run_until(10_000, || false);
     }
 
-    /// What the victim answered since the last call.
+    /// The peer's address.
+    pub(crate) fn peer_gid(&self) -> Gid {
+        Gid::from(self.path.flow.source)
+    }
+
+    /// How many packets the victim has sent since the last call.
     pub(crate) fn answers(&mut self) -> usize {
-        let mut count = 0;
+        self.sent().len()
+    }
+
+    /// What the victim has sent since the last call.
+    pub(crate) fn sent(&mut self) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
         while self.peer.receive(self.world.now_ns(), &mut |received| {
-            count += received.bytes.chunks(received.segment_bytes.max(1)).len();
+            packets.extend(received.bytes.chunks(received.segment_bytes.max(1)).map(<[u8]>::to_vec));
         }) {}
-        count
+        packets
     }
 
     /// Completions so far.

@@ -15,5 +15,5 @@ pub(crate) const LIBIBVERBS: &str = "use the calls of libibverbs, which every de
 pub(crate) const EFA: &str = "start the program with `pumice run --device efa`, whose device answers it";
 pub(crate) const DC: &str = "start the program with `pumice run --device connectx-7`, or use RC or UD \
      instead of DC (UCX: UCX_TLS=rc_v,ud_v)";
-pub(crate) const CONNECTX: &str = "start the program with `pumice run --profile FILE`, where FILE says \
-     vendor_id = 0x02c9 and dv = \"calls\"";
+pub(crate) const CONNECTX: &str =
+    "start the program with `pumice run --device connectx-7`, whose device answers it";

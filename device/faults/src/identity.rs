@@ -7,6 +7,7 @@ use fnv::FnvHasher;
 use pumice_ground::random::Random;
 use pumice_transport::event::{Departure, Side};
 use pumice_transport::mad::CmMessage;
+use pumice_transport::types::QpType;
 use pumice_transport::wire::{OperationClass, Service, Syndrome};
 
 /// Makes an enum whose values have names, and a table of both.
@@ -46,6 +47,10 @@ named! {
         Ud = "ud",
         /// Extended reliable connection.
         Xrc = "xrc",
+        /// Scalable reliable datagrams, of EFA.
+        Srd = "srd",
+        /// Dynamically connected, of mlx5.
+        Dc = "dc",
         /// Connection management, on queue pair 1.
         Cm = "cm",
     }
@@ -139,19 +144,26 @@ impl PacketClass {
 
 impl PacketService {
     #[doc(hidden)]
-    pub const fn of(service: Service) -> Option<PacketService> {
-        match service {
-            Service::Rc => Some(PacketService::Rc),
-            Service::Uc => Some(PacketService::Uc),
-            Service::Ud => Some(PacketService::Ud),
-            Service::Xrc => Some(PacketService::Xrc),
+    pub const fn of(departure: &Departure<'_>) -> Option<PacketService> {
+        match (departure.qp_type, departure.opcode.service()) {
+            (QpType::Srd, _) => Some(PacketService::Srd),
+            (QpType::Dci | QpType::Dct, _) => Some(PacketService::Dc),
+            (_, Service::Rc) => Some(PacketService::Rc),
+            (_, Service::Uc) => Some(PacketService::Uc),
+            (_, Service::Ud) => Some(PacketService::Ud),
+            (_, Service::Xrc) => Some(PacketService::Xrc),
             _ => None,
         }
     }
 
-    /// Whether every packet is sent once.
+    /// Whether its packets are datagrams, each with a destination of its own: they are counted by that.
+    pub(super) const fn is_datagram(self) -> bool {
+        matches!(self, PacketService::Ud | PacketService::Srd | PacketService::Dc)
+    }
+
+    /// Whether every packet is sent once. SRD and DC send what was lost in new datagrams.
     pub(super) const fn is_unreliable(self) -> bool {
-        matches!(self, PacketService::Uc | PacketService::Ud)
+        matches!(self, PacketService::Uc) || self.is_datagram()
     }
 }
 

@@ -44,7 +44,8 @@ impl Packets {
         let classes = PacketClass::ALL.iter().filter(is_met).copied();
         let all = classes.flat_map(|class| {
             services_of(class).iter().flat_map(move |service| {
-                sides_of(class).iter().map(move |side| Packets { class, service: *service, side: *side })
+                let sides = sides_of_service(class, *service).iter();
+                sides.map(move |side| Packets { class, service: *service, side: *side })
             })
         });
         all.filter(is_wanted).collect()
@@ -70,7 +71,7 @@ impl Packets {
                 _ if self.is_cm() => is_zero(packet),
                 (Some(message), Some(packet)) if self.side == Side::Requester => {
                     let is_below = packet.last < message.first;
-                    let is_beyond = self.service == PacketService::Ud && packet.first > message.last;
+                    let is_beyond = self.service.is_datagram() && packet.first > message.last;
                     !is_below && !is_beyond
                 }
                 _ => true,
@@ -262,8 +263,10 @@ impl PacketSelector {
                     names(services)
                 ));
             }
+            let mut named = selector.service.iter().flat_map(|service| sides_of_service(*class, *service));
             if let Some(side) = selector.side
                 && !sides_of(*class).contains(&side)
+                && !named.any(|one| *one == side)
             {
                 let sides: Vec<&str> = sides_of(*class).iter().map(|side| side_name(*side)).collect();
                 return Err(format!(
@@ -278,7 +281,9 @@ impl PacketSelector {
             && !selector.service.is_empty()
             && selector.service.iter().all(|service| service.is_unreliable())
         {
-            return Err("packets of uc and ud are sent once: transmission 2 does not exist".to_owned());
+            return Err(
+                "packets of uc, ud, srd and dc are sent once: transmission 2 does not exist".to_owned()
+            );
         }
         Ok(())
     }
@@ -326,9 +331,10 @@ fn names(services: &[PacketService]) -> String {
 /// The services that have packets of a class.
 const fn services_of(class: PacketClass) -> &'static [PacketService] {
     use PacketClass as C;
-    use PacketService::{Cm, Rc, Uc, Ud, Xrc};
+    use PacketService::{Cm, Dc, Rc, Srd, Uc, Ud, Xrc};
     match class {
-        C::Send => &[Rc, Uc, Ud, Xrc],
+        // All packets of SRD and DC have the opcode of a SEND.
+        C::Send => &[Rc, Uc, Ud, Xrc, Srd, Dc],
         C::Write | C::Cnp => &[Rc, Uc, Xrc],
         C::Read | C::Atomic | C::Flush | C::ReadResponse | C::AtomicResponse => &[Rc, Xrc],
         C::Ack | C::Nak | C::RnrNak => &[Rc, Xrc],
@@ -347,6 +353,14 @@ const fn sides_of(class: PacketClass) -> &'static [Side] {
         C::Req | C::Rtu | C::SidrReq => &[Requester],
         C::Rep | C::SidrRep => &[Responder],
         C::Mra | C::Rej | C::Dreq | C::Drep => &[Requester, Responder],
+    }
+}
+
+/// The sides that send packets of a class and a service: of SRD and DC also who answers.
+const fn sides_of_service(class: PacketClass, service: PacketService) -> &'static [Side] {
+    match service {
+        PacketService::Srd | PacketService::Dc => &[Side::Requester, Side::Responder],
+        _ => sides_of(class),
     }
 }
 

@@ -101,7 +101,7 @@ impl Traffic {
         let identity = &departure.identity;
         self.find_start(identity);
         let class = PacketClass::of(departure);
-        let service = PacketService::of(departure.opcode.service()).or(self.service);
+        let service = PacketService::of(departure).or(self.service);
         let service = service.unwrap_or(PacketService::Rc);
         self.service = Some(service);
         let mut key = PacketKey {
@@ -122,7 +122,7 @@ impl Traffic {
                 self.notifications = packet.saturating_add(1);
                 (Stream::Notifications, PacketAttempt { packet, transmission: 1 })
             }
-            (_, PacketService::Ud, _) => {
+            (_, service, _) if service.is_datagram() => {
                 let attempt = self.datagram(departure, &mut key);
                 (Stream::Requests, attempt)
             }

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use core::fmt;
 
 use crate::path::Path;
+use crate::types::QpType;
 use crate::wire::{Opcode, Psn, Qpn, Syndrome};
 
 /// Passes that are remembered for counting transmissions; older ones are forgotten.
@@ -60,6 +61,8 @@ pub struct Departure<'a> {
     pub identity: PacketIdentity,
     /// The ordinal of the queue pair's connection: how often it was reset before.
     pub connection: u32,
+    /// What the queue pair is that sends it: of SRD and DC, packets have opcodes of UD.
+    pub qp_type: QpType,
     /// Its opcode.
     pub opcode: Opcode,
     /// Of an answer of the kind ACK or NAK: which one.

@@ -24,6 +24,8 @@ mod congestion;
 mod datagram;
 mod dc;
 mod dcqcn;
+#[cfg(test)]
+mod exactly_once_tests;
 mod figures;
 mod frame;
 mod inbound;
@@ -49,10 +51,12 @@ mod unreliable;
 mod window;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::net::IpAddr;
 
 use crate::event::{Actor, QpEvent, Topic};
 use crate::host::{Host, PeerProgress, QpContext, Transmit};
+use crate::path::Flow;
 use crate::types::{
     AsyncEventType, Cause, DcStreams, OwnService, Peer, QpCapacity, QpState, QpType, WcStatus,
 };
@@ -183,6 +187,18 @@ impl QueuePair {
     pub fn reset_dc_stream(&mut self, id: u16) {
         if let Some(numbered) = &mut self.numbered {
             numbered.reset_stream(id);
+        }
+    }
+
+    /// Where a connected queue pair sends to.
+    pub fn flow(&self) -> Option<&Flow> {
+        self.settings.path.as_ref().map(|path| &path.flow)
+    }
+
+    /// A connected queue pair sends from this UDP port from now on.
+    pub fn set_source_port(&mut self, source_port: u16) {
+        if let Some(path) = &mut self.settings.path {
+            Arc::make_mut(path).flow.source_port = source_port;
         }
     }
 

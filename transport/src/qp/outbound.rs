@@ -48,6 +48,7 @@ impl<'a> Written<'a> {
         Departure {
             identity: self.identity,
             connection: settings.connection,
+            qp_type: settings.qp_type,
             opcode,
             syndrome: aeth.map(|aeth| Syndrome::from_byte(aeth.syndrome)),
             psn_count: self.psn_count,

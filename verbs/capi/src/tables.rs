@@ -48,8 +48,15 @@ pub(crate) extern "C" fn mlx5dv_open_device(
     }
     pointer_about(Call::mlx5dv_open_device, about(device), || {
         let wanted = attributes.get()?;
-        if !vendors::mlx5::is_served(device) || wanted.flags != 0 || wanted.comp_mask != 0 {
+        if !vendors::mlx5::is_served(device) {
             return Err(NOT_SUPPORTED);
+        }
+        if wanted.flags != 0 || wanted.comp_mask != 0 {
+            return Err(NOT_SUPPORTED.because(|| {
+                "mlx5dv_open_device refused: nothing here carries out commands of DEVX; open the device \
+                 without flags, or by ibv_open_device (UCX: UCX_IB_MLX5_DEVX=n)"
+                    .to_owned()
+            }));
         }
         let device = device_of(device)?;
         let (command, file) = CommandFile::create(device.index())?;

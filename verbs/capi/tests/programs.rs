@@ -152,6 +152,13 @@ fn a_device_that_looks_like_a_connectx_has_initiators_and_targets_of_dc() {
 }
 
 #[test]
+fn a_device_that_looks_like_a_connectx_takes_what_mlx5_lets_programs_say() {
+    let Some(program) = kit::compile("mlx5") else { return };
+    let output = kit::on(kit::address(), &program).env("PUMICE_DEVICE", "connectx-7").output();
+    kit::succeeded("mlx5", &output.expect("timeout(1) runs"));
+}
+
+#[test]
 fn descriptors_are_readable_while_there_are_events_and_never_writable() {
     run("descriptors");
 }

@@ -3,11 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use pumice_verbs::{
-    DcInitiator, DcTarget, Device, DeviceOptions, FabricConfig, Fault, RecvRequest, SendRequest, Simulation,
-    SrdQueuePair, WcOpcode, WcStatus, WirePlan,
+    DcInitiator, DcTarget, Device, DeviceOptions, FabricConfig, Fault, FaultPlan, RecvRequest, SendRequest,
+    Simulation, SrdQueuePair, WcOpcode, WcStatus, WirePlan,
 };
 
 use crate::kit::{LIMIT, Side};
+use crate::options::scratch;
 
 fn read(side: &Side, offset: usize, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
@@ -118,6 +119,40 @@ fn dc(sides: [Side; 3]) {
     let works = SendRequest::dc_write(&to[0], &local, remote).wr_id(25).on_stream(1).signaled();
     from.post_send(&works).unwrap();
     a.expect(25);
+}
+
+#[test]
+fn fault_plans_know_packets_of_srd_and_dc_by_their_services() {
+    let folder = scratch("numbered");
+    let report = |service: &str, last: u8| folder.join(format!("{service}-{last}.jsonl"));
+    // Nothing here is a datagram of UD.
+    let lines = [
+        "drop name=ud service=ud",
+        "drop name=srd service=srd side=requester times=1",
+        "drop name=dc service=dc side=requester times=1",
+        "drop name=answer service=dc side=responder times=1",
+    ];
+    let plan = lines.iter().try_fold(FaultPlan::seeded(1), |plan, line| plan.with_line(line)).unwrap();
+    for (service, test) in [("srd", srd as fn([Side; 3])), ("dc", dc)] {
+        let simulation = Simulation::new(FabricConfig::default());
+        test([1, 2, 3].map(|last| {
+            let options = DeviceOptions::new().addresses([IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))]);
+            let options = options.faults(plan.clone()).fault_report(report(service, last));
+            Side::new(simulation.device_with(options).unwrap())
+        }));
+    }
+    let reports = ["srd", "dc"].into_iter().flat_map(|service| [1, 2, 3].map(|last| report(service, last)));
+    let text: String = reports.map(|report| std::fs::read_to_string(report).unwrap()).collect();
+    let has = |rule: &str, service: &str, side: &str| {
+        let rule = format!("\"rule\":\"{rule}\",");
+        let service = format!("\"service\":\"{service}\",");
+        let side = format!("\"side\":\"{side}\",");
+        text.lines().any(|line| [&rule, &service, &side].into_iter().all(|part| line.contains(part.as_str())))
+    };
+    assert!(has("srd", "srd", "requester"), "{text}");
+    assert!(has("dc", "dc", "requester"), "{text}");
+    assert!(has("answer", "dc", "responder"), "{text}");
+    assert!(!text.contains("\"rule\":\"ud\",\"tag\""), "{text}");
 }
 
 /// Runs a test on real devices, and on a simulated network that loses, repeats and overtakes.

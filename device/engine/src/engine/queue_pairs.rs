@@ -1,6 +1,6 @@
 //! The table of queue pairs: number → state machine, in one index step.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pumice_ground::error::ResourceError;
 use pumice_share::xrc::{Sharing, TargetHost, Unavailable};
@@ -141,6 +141,8 @@ pub(crate) struct QueuePairs {
     foreign: BTreeMap<Qpn, u32>,
     /// Numbers of the queue pairs destroyed last, the newest at the end.
     destroyed: VecDeque<Qpn>,
+    /// Indices that programs keep from being given to queue pairs.
+    reserved: BTreeSet<u16>,
 }
 
 impl QueuePairs {
@@ -153,6 +155,7 @@ impl QueuePairs {
             count: 0,
             foreign: BTreeMap::new(),
             destroyed: VecDeque::new(),
+            reserved: BTreeSet::new(),
         }
     }
 
@@ -164,11 +167,27 @@ impl QueuePairs {
         for _ in FIRST_INDEX..MAX_QUEUE_PAIRS {
             let index = self.next_index;
             self.next_index = if index + 1 < MAX_QUEUE_PAIRS { index + 1 } else { FIRST_INDEX };
-            if self.entries.get(index as usize).is_none_or(Option::is_none) {
+            let is_free = self.entries.get(index as usize).is_none_or(Option::is_none);
+            if is_free && !self.reserved.contains(&(index as u16)) {
                 return Ok(index as u16);
             }
         }
         Err(ResourceError::no_memory(format!("all {MAX_QUEUE_PAIRS} queue pair numbers are in use")))
+    }
+
+    /// Keeps a free index from being given to a queue pair.
+    ///
+    /// # Errors
+    /// All are in use.
+    pub(crate) fn reserve_index(&mut self) -> Result<u16, ResourceError> {
+        let index = self.free_index()?;
+        self.reserved.insert(index);
+        Ok(index)
+    }
+
+    /// Ends that. False: the index is not reserved.
+    pub(crate) fn release_index(&mut self, index: u16) -> bool {
+        self.reserved.remove(&index)
     }
 
     pub(crate) fn insert(&mut self, index: u32, entry: QpEntry) {

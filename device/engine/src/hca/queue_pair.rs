@@ -11,6 +11,7 @@ use pumice_profile::addresses::gid_table::GidTable;
 use pumice_profile::addresses::ports::{DevicePort, Ports};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Host;
+use pumice_transport::path::Flow;
 use pumice_transport::qp::{
     AttributeMask, ModifyLimits, PostError, QpAttributes, QpConfig, QueuePair, SrdOrder,
 };
@@ -296,6 +297,41 @@ impl Hca {
             entry.qp.reset_dc_stream(stream);
         }
         works
+    }
+
+    /// A number that no queue pair gets until it is released, for programs that tell peers of one that does
+    /// not exist.
+    ///
+    /// # Errors
+    /// All are in use.
+    pub fn reserve_number(&self) -> Result<Qpn, HcaError> {
+        let index = self.core.lock().queue_pairs.reserve_index()?;
+        Ok(Qpn::of(self.process, index))
+    }
+
+    /// Ends that. False: the number is not reserved.
+    pub fn release_number(&self, qpn: Qpn) -> bool {
+        qpn.process() == self.process && self.core.lock().queue_pairs.release_index(qpn.index())
+    }
+
+    /// A queue pair of RC or UC in RTS sends from this UDP port from now on. False: it is none, or the port
+    /// cannot be had: another socket has it, or the peer knows the queue pair by the port of RoCE, which is
+    /// all that it has then.
+    pub fn set_source_port(&self, qpn: Qpn, source_port: u16) -> bool {
+        let mut guard = self.core.lock();
+        let engine = &mut *guard;
+        let Some((_, entry)) = engine.queue_pairs.by_number(qpn) else { return false };
+        let serves = matches!(entry.qp.qp_type(), QpType::Rc | QpType::Uc);
+        let Some(flow) = entry.qp.flow().filter(|_| serves && entry.qp.state() == QpState::Rts) else {
+            return false;
+        };
+        let wanted = Flow { source_port, ..*flow };
+        let can_be_had = flow.source_port != flow.destination_port
+            && engine.port.source_port(self.core.clock.now_ns(), &wanted) == source_port;
+        if can_be_had {
+            entry.qp.set_source_port(source_port);
+        }
+        can_be_had
     }
 
     /// Posts a send request and sends as much of it as may leave now.

@@ -40,7 +40,7 @@ pub const SELECTOR: &[(&str, &str)] = &[
     ("qp", "ordinals of queue pairs, from 0: 0, 0..3; of those that thread 2 made: 2:0"),
     ("connection", "how often the queue pair was reset before; connections of rdma_cm, from 0"),
     ("peer", "addresses of the receiver"),
-    ("service", "rc, uc, ud, xrc, cm"),
+    ("service", "rc, uc, ud, xrc, srd, dc, cm"),
     ("side", "requester, responder or notification"),
     (
         "opcode",

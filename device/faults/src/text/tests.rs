@@ -65,7 +65,10 @@ fn what_is_wrong_is_said_with_its_line() {
             &format!("{second}do = \"drop\"\nopcode = \"ack\"\nservice = \"ud\"\n"),
             "ack is no packet of service ud",
         ),
-        (&format!("{second}do = \"drop\"\nservice = \"ud\"\ntransmission = 2\n"), "uc and ud are sent once"),
+        (
+            &format!("{second}do = \"drop\"\nservice = \"ud\"\ntransmission = 2\n"),
+            "uc, ud, srd and dc are sent once",
+        ),
         (&format!("{second}do = \"delay\"\n"), "a delay has one of: time=1ms,"),
         (
             &format!("{second}do = \"drop\"\n[[rule]]\nname = \"x\"\ndo = \"mark\"\n"),

@@ -14,7 +14,7 @@ mod message;
 mod stream;
 mod target;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::outbound::Progress;
 use super::response::Urgency;

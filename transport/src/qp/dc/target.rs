@@ -386,6 +386,10 @@ impl From<Reason> for Stop {
 /// The bytes of a packet's part, if the packet is as one must be.
 fn well_formed(settings: &Settings, came: &Came<'_>) -> Option<usize> {
     let Came { header, data, .. } = came;
+    // Behind the last number there is none to go on with.
+    if header.message == u64::MAX {
+        return None;
+    }
     if u64::from(header.total) > MAX_MESSAGE_BYTES || header.part_bytes < LEAST_PART_BYTES {
         return None;
     }

@@ -29,7 +29,7 @@ fn target_number(index: usize) -> Qpn {
 }
 
 /// A queue pair of a service, in the state in which it works.
-fn queue_pair(qpn: Qpn, own: OwnService, rnr_retry: u8, device: &mut Device) -> QueuePair {
+pub(in crate::qp) fn queue_pair(qpn: Qpn, own: OwnService, rnr_retry: u8, device: &mut Device) -> QueuePair {
     let context = QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: 0 };
     let capacity =
         QpCapacity { max_send_wr: 512, max_send_sge: 2, max_inline_data: 64, ..QpCapacity::default() };

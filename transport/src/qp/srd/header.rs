@@ -260,7 +260,8 @@ pub(crate) fn described(payload: &[u8]) -> Option<NumberedPart> {
         service: "SRD",
         kind: header.kind.name(),
         message: header.message,
-        part: header.part,
+        // An answer may say that the last part has come.
+        part: header.part.min(header.parts() - 1),
         parts: header.parts(),
         length_bytes: header.total,
         stream: None,
@@ -274,6 +275,9 @@ pub(crate) fn parts_of(total: u32, part_bytes: u16) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -306,5 +310,36 @@ mod tests {
         assert_eq!(Header { part: 10, ..header }.length(), None);
         assert_eq!(Header { part_bytes: 0, ..header }.length(), None);
         assert_eq!(Header { part: 0, total: 0, ..header }.length(), Some(0));
+    }
+
+    proptest! {
+        /// Nothing is lost, and no part lies outside of its message.
+        #[test]
+        fn what_was_parsed_is_written_again(mut bytes in vec(any::<u8>(), HEADER_BYTES..200), kind in 1..=9u8) {
+            bytes[..4].copy_from_slice(&MAGIC);
+            bytes[4] = kind;
+            let (header, behind) = Header::parse(&bytes).unwrap();
+            prop_assert_eq!(header.kind as u8, kind);
+            prop_assert_eq!(&header.bytes()[..], &bytes[..HEADER_BYTES]);
+            prop_assert_eq!(behind, &bytes[HEADER_BYTES..]);
+            if let Some(length) = header.length() {
+                prop_assert!(length <= header.part_bytes.into());
+                prop_assert!(header.offset() + length as u64 <= header.total.into());
+            }
+        }
+
+        /// Anything at all is refused or understood.
+        #[test]
+        fn nothing_panics(mut bytes in vec(any::<u8>(), 0..200), has_magic: bool) {
+            if let (true, Some(front)) = (has_magic, bytes.first_chunk_mut()) {
+                *front = MAGIC;
+            }
+            if let Some((header, _)) = Header::parse(&bytes) {
+                let _ = (header.length(), header.offset(), Reason::of(header.reason).status());
+            }
+            if let Some(part) = described(&bytes) {
+                prop_assert!(part.part < part.parts);
+            }
+        }
     }
 }

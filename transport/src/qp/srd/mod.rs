@@ -13,7 +13,7 @@ mod packet;
 mod receive;
 mod send;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod window;
 
 use super::outbound::Progress;

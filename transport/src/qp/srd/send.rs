@@ -53,6 +53,8 @@ struct Waiting {
     fault: Option<WcStatus>,
     /// It leaves from then on; none: it has not been looked at.
     from_ns: Option<u64>,
+    /// The oldest message to its peer has to end first: until some message has ended, nothing is to be done.
+    is_beyond_span: bool,
 }
 
 /// A message that is under way.
@@ -124,7 +126,7 @@ impl Sender {
     pub(super) fn post(&mut self, request: &SendRequest<'_>, length_bytes: u32, fault: Option<WcStatus>) {
         let wqe = SendWqe::of(request, true, length_bytes);
         let fault = fault.or_else(|| (!fits(&wqe)).then_some(WcStatus::LocLenErr));
-        self.waiting.push_back(Waiting { wqe, fault, from_ns: None });
+        self.waiting.push_back(Waiting { wqe, fault, from_ns: None, is_beyond_span: false });
     }
 
     /// A number that only the seed tells (SplitMix64).
@@ -137,8 +139,14 @@ impl Sender {
     }
 
     pub(super) fn wants_to_send(&self) -> bool {
+        self.may_begin().next().is_some() || self.active.iter().any(Active::has_unsent)
+    }
+
+    /// The requests that come under way next.
+    fn may_begin(&self) -> impl Iterator<Item = &Waiting> {
         let has_room = self.active.len() < MOST_ACTIVE;
-        (has_room && !self.waiting.is_empty()) || self.active.iter().any(Active::has_unsent)
+        let first = self.waiting.iter().take(if has_room { MOST_ACTIVE } else { 0 });
+        first.filter(|waiting| !waiting.is_beyond_span)
     }
 
     pub(super) fn deadline_ns(&self) -> Option<u64> {
@@ -146,9 +154,7 @@ impl Sender {
             0 => active.deadline_ns,
             held_until_ns => held_until_ns,
         });
-        let has_room = self.active.len() < MOST_ACTIVE;
-        let waiting = self.waiting.iter().take(MOST_ACTIVE).filter(|_| has_room);
-        active.chain(waiting.filter_map(|waiting| waiting.from_ns)).min()
+        active.chain(self.may_begin().filter_map(|waiting| waiting.from_ns)).min()
     }
 
     /// Messages that have waited for long enough come under way, in the order that was asked for.
@@ -167,15 +173,21 @@ impl Sender {
         }
         while self.active.len() < MOST_ACTIVE {
             let ready = self.waiting.iter().take(MOST_ACTIVE).enumerate();
-            let ready = ready.filter(|(_, waiting)| waiting.from_ns.is_some_and(|from_ns| from_ns <= now_ns));
-            let ready = ready.filter(|(_, waiting)| !self.is_beyond_span(waiting));
+            let ready = ready.filter(|(_, waiting)| {
+                !waiting.is_beyond_span && waiting.from_ns.is_some_and(|from_ns| from_ns <= now_ns)
+            });
             let index = match self.order {
                 SrdOrder::InOrder => ready.map(|(index, _)| index).next(),
                 SrdOrder::Reverse => ready.map(|(index, _)| index).next_back(),
                 SrdOrder::Seed(_) => ready.min_by_key(|(_, waiting)| waiting.from_ns).map(|(index, _)| index),
             };
-            let Some(waiting) = index.and_then(|index| self.waiting.remove(index)) else { return };
-            self.begin(settings, waiting, now_ns, host);
+            let Some(index) = index else { return };
+            let is_beyond_span = self.waiting.get(index).is_some_and(|waiting| self.is_beyond_span(waiting));
+            if let (true, Some(waiting)) = (is_beyond_span, self.waiting.get_mut(index)) {
+                waiting.is_beyond_span = true;
+            } else if let Some(waiting) = self.waiting.remove(index) {
+                self.begin(settings, waiting, now_ns, host);
+            }
         }
     }
 
@@ -260,6 +272,7 @@ impl Sender {
     fn end<H: Host>(&mut self, index: usize, settings: &Settings, reason: Reason, host: &mut H) {
         if index < self.active.len() {
             let active = self.active.remove(index);
+            self.waiting.iter_mut().take(MOST_ACTIVE).for_each(|waiting| waiting.is_beyond_span = false);
             complete(settings, &active.wqe, reason.status(), reason as u32, host);
         }
     }

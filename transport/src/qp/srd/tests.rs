@@ -26,45 +26,55 @@ struct Node {
     address: IpAddr,
 }
 
+/// A queue pair in RTS.
+pub(in crate::qp) fn queue_pair(
+    qpn: Qpn,
+    order: SrdOrder,
+    rnr_retry: Option<u8>,
+    device: &mut Device,
+) -> QueuePair {
+    let context =
+        QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: qpn.value() };
+    let capacity =
+        QpCapacity { max_send_wr: 512, max_send_sge: 2, max_inline_data: 32, ..Default::default() };
+    let mut qp = QueuePair::new(QpConfig {
+        context,
+        qp_type: QpType::Srd,
+        capacity,
+        signal_all: false,
+        has_srq: false,
+        port_mtu_bytes: 1024,
+        congestion: Congestion::default(),
+    });
+    qp.set_own(OwnService::Srd { takes_unsolicited: false }, order);
+    let limits = ModifyLimits {
+        active_mtu: Mtu::Mtu1024,
+        max_rd_atomic_initiator: 1,
+        max_rd_atomic_target: 1,
+        pkey_table_len: 1,
+        gid_table_len: 1,
+        port_count: 1,
+        privileged_qkey: true,
+    };
+    let mut attributes = QpAttributes { qkey: QKEY, port_num: 1, ..QpAttributes::default() };
+    attributes.rnr_retry = rnr_retry.unwrap_or(0);
+    let rnr = if rnr_retry.is_some() { AttributeMask::RNR_RETRY } else { AttributeMask::empty() };
+    for (state, mask) in [
+        (QpState::Init, AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::QKEY),
+        (QpState::Rtr, AttributeMask::empty()),
+        (QpState::Rts, AttributeMask::SQ_PSN | rnr),
+    ] {
+        attributes.qp_state = state as u32;
+        qp.modify(&attributes, mask | AttributeMask::STATE, &limits, None, device).unwrap();
+    }
+    qp.set_pkey(0xffff);
+    qp
+}
+
 impl Node {
     fn new(index: usize, peers: usize, order: SrdOrder, rnr_retry: Option<u8>) -> Node {
-        let qpn = Qpn::new(0x100 + index as u32);
-        let context =
-            QpContext { qpn, pd: 0, send_cq: 0, recv_cq: 0, recv_queue: 0, xrcd: 0, ordinal: index as u32 };
-        let capacity =
-            QpCapacity { max_send_wr: 512, max_send_sge: 2, max_inline_data: 32, ..Default::default() };
-        let mut qp = QueuePair::new(QpConfig {
-            context,
-            qp_type: QpType::Srd,
-            capacity,
-            signal_all: false,
-            has_srq: false,
-            port_mtu_bytes: 1024,
-            congestion: Congestion::default(),
-        });
-        qp.set_own(OwnService::Srd { takes_unsolicited: false }, order);
         let mut device = Device::new((0..peers).map(address_of));
-        let limits = ModifyLimits {
-            active_mtu: Mtu::Mtu1024,
-            max_rd_atomic_initiator: 1,
-            max_rd_atomic_target: 1,
-            pkey_table_len: 1,
-            gid_table_len: 1,
-            port_count: 1,
-            privileged_qkey: true,
-        };
-        let mut attributes = QpAttributes { qkey: QKEY, port_num: 1, ..QpAttributes::default() };
-        attributes.rnr_retry = rnr_retry.unwrap_or(0);
-        let rnr = if rnr_retry.is_some() { AttributeMask::RNR_RETRY } else { AttributeMask::empty() };
-        for (state, mask) in [
-            (QpState::Init, AttributeMask::PKEY_INDEX | AttributeMask::PORT | AttributeMask::QKEY),
-            (QpState::Rtr, AttributeMask::empty()),
-            (QpState::Rts, AttributeMask::SQ_PSN | rnr),
-        ] {
-            attributes.qp_state = state as u32;
-            qp.modify(&attributes, mask | AttributeMask::STATE, &limits, None, &mut device).unwrap();
-        }
-        qp.set_pkey(0xffff);
+        let qp = queue_pair(Qpn::new(0x100 + index as u32), order, rnr_retry, &mut device);
         Node { qp, device, address: address_of(index) }
     }
 

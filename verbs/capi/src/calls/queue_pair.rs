@@ -33,6 +33,7 @@ use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
 use crate::objects::events::EventSource;
 use crate::objects::protection_domain::Pd;
+use crate::objects::queue_memory;
 use crate::objects::queue_pair::{Parts, Qp};
 use crate::objects::send_series::Series;
 use crate::objects::shared_receive_queue::Srq;
@@ -78,6 +79,7 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
     let qp_type = wanted.own.map_or_else(|| qp_type(attributes.qp_type), |own| Ok(own.qp_type()))?;
     let context = Context::of(wanted.context)?;
     check_kind(&context, qp_type)?;
+    queue_memory::check(&context, queue_memory::OF_QUEUE_PAIRS)?;
     let pd = live_or_none::<Pd>(wanted.pd)?;
     let xrcd = live_or_none::<Xrcd>(wanted.xrcd)?;
     let [send_cq, recv_cq] = [attributes.send_cq, attributes.recv_cq].map(live_or_none::<Cq>);

@@ -25,6 +25,7 @@ use crate::objects::completion_queue::Cq;
 use crate::objects::context::Context;
 use crate::objects::events::EventSource;
 use crate::objects::protection_domain::Pd;
+use crate::objects::queue_memory;
 use crate::objects::shared_receive_queue::{Srq, ofed_srq};
 use crate::objects::xrc_domain::Xrcd;
 
@@ -40,6 +41,7 @@ pub(crate) fn create(
 ) -> Result<*mut ibv_srq, Errno> {
     let domain = live::<Pd>(pd)?;
     let context = domain.context()?;
+    queue_memory::check(&context, queue_memory::OF_SHARED_RECEIVE_QUEUES)?;
     let pointers = xrc;
     let xrc = match xrc {
         Some((xrcd, cq)) => {

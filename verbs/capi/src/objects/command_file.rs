@@ -26,6 +26,8 @@ pub(crate) enum Owned {
     Flow(u32),
     QueuePair(u32),
     Target(TargetRegistration),
+    /// Of no queue pair.
+    ReservedNumber(u32),
     SharedReceiveQueue(u64),
     CompletionQueue(u64),
     Region(u64),

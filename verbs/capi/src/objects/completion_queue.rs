@@ -13,6 +13,7 @@ use super::command_file::Owned;
 use super::completion_channel::Channel;
 use super::context::Context;
 use super::events::EventSource;
+use super::queue_memory;
 use super::usage::Use;
 use super::waits;
 use crate::ground::abi::{efadv_cq, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex};
@@ -121,6 +122,7 @@ impl Cq {
         let Wanted { cqe, cq_context, channel, comp_vector, stamps, wall_clock, .. } = wanted;
         let Wanted { overwrites, domain_use, set_operations, .. } = wanted;
         let (open, reports) = (Context::of(context)?, live_or_none::<Channel>(channel)?);
+        queue_memory::check(&open, queue_memory::OF_COMPLETION_QUEUES)?;
         if let Some(reports) = &reports {
             open.check_same("completion channel", &*reports.context()?)?;
         }

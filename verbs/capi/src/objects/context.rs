@@ -163,6 +163,10 @@ impl Context {
                 Owned::Flow(id) => hca.destroy_flow(id),
                 Owned::QueuePair(number) => hca.destroy_qp(Qpn::new(number)),
                 Owned::Target(registration) => hca.close_target(registration),
+                Owned::ReservedNumber(number) => {
+                    hca.release_number(Qpn::new(number));
+                    Ok(())
+                }
                 Owned::SharedReceiveQueue(handle) => hca.destroy_srq(Handle::unpack(handle)),
                 Owned::CompletionQueue(handle) => {
                     // No thread is left to acknowledge.

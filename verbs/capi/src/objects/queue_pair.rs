@@ -132,6 +132,11 @@ impl Qp {
         shown!(self.c, qp_base.qp_type) == 0xff
     }
 
+    /// `IBV_QPT_*`.
+    pub(crate) fn verbs_type(&self) -> u32 {
+        shown!(self.c, qp_base.qp_type)
+    }
+
     /// UD.
     #[inline]
     pub(crate) const fn is_datagram(&self) -> bool {

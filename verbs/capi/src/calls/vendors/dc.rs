@@ -40,6 +40,7 @@ const PACKET_CREDITS: u32 = 1 << 5;
 const OUT_OF_ORDER: u32 = 1 << 7;
 const FLAGS_SERVED: u32 = NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER;
 const FLAGS_KNOWN: u32 = (1 << 8) - 1;
+const QPT_RC: u32 = 2;
 /// `MLX5DV_DCTYPE_*`.
 const TYPE_TARGET: u32 = 1;
 const TYPE_INITIATOR: u32 = 2;
@@ -91,6 +92,11 @@ fn service_of(
                  this device does not have; ask for none of MLX5DV_QP_EX_WITH_*"
             )
         }));
+    }
+    if flags & OUT_OF_ORDER != 0 && ![QPT_DRIVER, QPT_RC].contains(&attributes.qp_type) {
+        return Err(
+            NOT_SUPPORTED.because(|| format!("{call} refused: only RC and DC take MLX5DV_QP_CREATE_OOO_DP"))
+        );
     }
     if attributes.qp_type != QPT_DRIVER {
         return Ok(None);

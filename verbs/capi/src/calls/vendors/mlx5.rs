@@ -2,19 +2,26 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::offset_of;
+use std::sync::Arc;
 
 use pumice_calls::Call;
 use pumice_device::profile::{DirectCalls, Vendor};
+use pumice_transport::wire::Qpn;
 
 use super::dc::{MAX_LOG_STREAMS, has_dc};
 use super::{answers, looks_like};
-use crate::ground::abi::{ibv_context, ibv_device, mlx5dv_context};
-use crate::ground::arguments::InOut;
-use crate::ground::errno::{Errno, NOT_SUPPORTED};
+use crate::ground::abi::{
+    ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps,
+    mlx5dv_ooo_recv_wrs_caps,
+};
+use crate::ground::arguments::{InOut, Out, OutBytes};
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::outcome::{status_of, value};
 use crate::ground::unserved;
+use crate::ground::wall_clock::WallClock;
 use crate::ground::zeroed::zeroed;
+use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
 use crate::objects::device::device_of;
 
@@ -23,13 +30,96 @@ use crate::objects::device::device_of;
 /// reads them.
 const FLAGS: u64 = 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8;
 
-/// `MLX5DV_CONTEXT_MASK_*` that a device with DC answers: what DC pages on demand, streams, READs and
-/// atomics.
-const MASK_DC_ODP: u64 = 1 << 7;
-const MASK_DCI_STREAMS: u64 = 1 << 11;
-const MASK_MAX_DC_RD_ATOM: u64 = 1 << 14;
+/// What a program asks for beside that, and gets if the device has it.
+struct Asked {
+    /// `MLX5DV_CONTEXT_MASK_*`.
+    bit: u64,
+    /// Where what it asks for ends in the structure.
+    end: usize,
+    is_served: fn(&Context) -> bool,
+    answer: fn(&Context, &mut mlx5dv_context),
+}
+
 /// `IBV_ODP_SUPPORT_*` of SEND, receive, WRITE, READ, atomics and shared receive queues.
 const DC_ODP: u32 = 0x3f;
+/// `MLX5DV_CQE_RES_FORMAT_*`: all three.
+pub(super) const CQE_FORMATS: u8 = 7;
+/// Completions that an adapter packs into one.
+const MOST_PACKED: u32 = 8;
+
+/// In the order of the structure.
+const ASKED: [Asked; 5] = [
+    // Compression of completions: programs see none, because the library of the adapter unpacks them.
+    Asked {
+        bit: 1,
+        end: offset_of!(mlx5dv_context, of_rings),
+        is_served: |_| true,
+        answer: |_, all| {
+            let supported_format = CQE_FORMATS.into();
+            all.cqe_comp_caps = mlx5dv_cqe_comp_caps { max_num: MOST_PACKED, supported_format };
+        },
+    },
+    // What DC pages on demand.
+    Asked {
+        bit: 1 << 7,
+        end: offset_of!(mlx5dv_context, hca_core_clock),
+        is_served: has_dc,
+        answer: |_, all| all.dc_odp_caps = DC_ODP,
+    },
+    // Streams.
+    Asked {
+        bit: 1 << 11,
+        end: offset_of!(mlx5dv_context, max_wr_memcpy_length),
+        is_served: has_dc,
+        answer: |_, all| all.dci_streams_caps = [MAX_LOG_STREAMS; 2],
+    },
+    // READs and atomics of DC.
+    Asked {
+        bit: 1 << 14,
+        end: offset_of!(mlx5dv_context, reg_c0),
+        is_served: has_dc,
+        answer: |open, all| {
+            let depth = open.hca().limits().max_init_rd_atomic.into();
+            (all.max_dc_rd_atom, all.max_dc_init_rd_atom) = (depth, depth);
+        },
+    },
+    // Receive requests of queue pairs whose data may be placed out of order.
+    Asked {
+        bit: 1 << 16,
+        end: size_of::<mlx5dv_context>() - size_of::<u32>(),
+        is_served: has_dc,
+        answer: |open, all| {
+            let limits = open.hca().limits();
+            let (max_rc, max_dct) = (limits.max_qp_wr, limits.max_srq_wr);
+            all.ooo_recv_wrs_caps =
+                mlx5dv_ooo_recv_wrs_caps { max_rc, max_xrc: 0, max_dct, max_ud: 0, max_uc: 0 };
+        },
+    },
+];
+
+/// Whether a device of this process may look like mlx5.
+pub(super) fn serves() -> bool {
+    looks_like(Vendor::Mellanox)
+}
+
+/// The context, if its device looks like mlx5.
+///
+/// # Errors
+/// EOPNOTSUPP: it does not. Those of [`Context::of`].
+pub(super) fn mlx5_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
+    let open = Context::of(context)?;
+    check_mlx5(&open)?;
+    Ok(open)
+}
+
+/// Checks that the device of a context looks like mlx5.
+///
+/// # Errors
+/// EOPNOTSUPP: it does not.
+pub(super) fn check_mlx5(open: &Context) -> Result<(), Errno> {
+    let is_mlx5 = open.device().profile().vendor() == Some(Vendor::Mellanox);
+    if is_mlx5 { Ok(()) } else { Err(NOT_SUPPORTED) }
+}
 
 /// Answers on every device of the vendor, because perftest asks each before it makes a queue pair. There is
 /// no length: what the program did not ask for is not written, and its structure ends somewhere behind that.
@@ -37,37 +127,19 @@ pub(crate) extern "C" fn mlx5dv_query_device(
     context: *mut ibv_context,
     attributes: InOut<'_, mlx5dv_context>,
 ) -> c_int {
-    if !looks_like(Vendor::Mellanox) {
+    if !serves() {
         return unserved::int(Call::mlx5dv_query_device, "");
     }
     status_of(Call::mlx5dv_query_device, About::on(context), || {
         let open = Context::facts_of(context)?;
-        if open.device().profile().vendor() != Some(Vendor::Mellanox) {
-            return Err(NOT_SUPPORTED);
-        }
-        let asked = attributes.beginning(offset_of!(mlx5dv_context, of_rings), zeroed())?.comp_mask;
-        let served = if has_dc(&open) { MASK_DC_ODP | MASK_DCI_STREAMS | MASK_MAX_DC_RD_ATOM } else { 0 };
-        let answered = asked & served;
-        // Up to the last field that it asks for.
-        let length = [
-            (MASK_MAX_DC_RD_ATOM, offset_of!(mlx5dv_context, reg_c0)),
-            (MASK_DCI_STREAMS, offset_of!(mlx5dv_context, max_wr_memcpy_length)),
-            (MASK_DC_ODP, offset_of!(mlx5dv_context, hca_core_clock)),
-        ];
-        let length = length.iter().find(|(bit, _)| answered & bit != 0);
-        let length = length.map_or(offset_of!(mlx5dv_context, of_rings), |(_, length)| *length);
+        check_mlx5(&open)?;
+        let least = offset_of!(mlx5dv_context, cqe_comp_caps);
+        let asked = attributes.beginning(least, zeroed())?.comp_mask;
+        let answered = || ASKED.iter().filter(|one| asked & one.bit != 0 && (one.is_served)(&open));
+        let length = answered().map(|one| one.end).max().unwrap_or(least);
         let mut all = attributes.beginning(length, zeroed())?;
-        (all.version, all.flags, all.comp_mask) = (0, FLAGS, answered);
-        if answered & MASK_DC_ODP != 0 {
-            all.dc_odp_caps = DC_ODP;
-        }
-        if answered & MASK_DCI_STREAMS != 0 {
-            all.dci_streams_caps = [MAX_LOG_STREAMS; 2];
-        }
-        if answered & MASK_MAX_DC_RD_ATOM != 0 {
-            let depth = open.hca().limits().max_init_rd_atomic.into();
-            (all.max_dc_rd_atom, all.max_dc_init_rd_atom) = (depth, depth);
-        }
+        (all.version, all.flags, all.comp_mask) = (0, FLAGS, answered().map(|one| one.bit).sum());
+        answered().for_each(|one| (one.answer)(&open, &mut all));
         attributes.put_beginning(&all, length);
         Ok(())
     })
@@ -100,5 +172,78 @@ pub(crate) extern "C" fn mlx5dv_get_data_direct_sysfs_path(
     status_of(Call::mlx5dv_get_data_direct_sysfs_path, About::on(context), || {
         Context::of(context)?;
         Err(Errno(libc::ENODEV))
+    })
+}
+
+/// Nothing of a port is of mlx5 alone: no packet is steered in memory that programs may name.
+pub(crate) extern "C" fn _mlx5dv_query_port(
+    context: *mut ibv_context,
+    port_num: u32,
+    info: OutBytes<'_>,
+    info_len: usize,
+) -> c_int {
+    let call = Call::_mlx5dv_query_port;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::on(context), || {
+        let open = mlx5_of(context)?;
+        if port_num == 0 || port_num > u32::from(open.hca().port_count()) {
+            return Err(INVALID.because(|| format!("{call} refused: the device has no port {port_num}")));
+        }
+        info.get(info_len)?.fill(0);
+        Ok(())
+    })
+}
+
+/// Stamps are nanoseconds of the device's clock. What to add for the system's time is measured now.
+pub(crate) extern "C" fn mlx5dv_get_clock_info(
+    context: *mut ibv_context,
+    clock_info: Out<'_, mlx5dv_clock_info>,
+) -> c_int {
+    let call = Call::mlx5dv_get_clock_info;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::on(context), || {
+        let open = mlx5_of(context)?;
+        let clock = open.hca().clock();
+        let last_cycles = clock.now_ns();
+        let nsec = WallClock::new(clock).translate(clock, last_cycles);
+        let (frac, mult, shift, mask) = (0, 1, 0, u64::MAX);
+        clock_info.required()?.set(mlx5dv_clock_info { nsec, last_cycles, frac, mult, shift, mask });
+        Ok(())
+    })
+}
+
+/// A number of no queue pair, which programs of rdma_cm give the peer where one queue pair has several
+/// connections.
+pub(crate) extern "C" fn mlx5dv_reserved_qpn_alloc(context: *mut ibv_context, qpn: Out<'_, u32>) -> c_int {
+    let call = Call::mlx5dv_reserved_qpn_alloc;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::on(context), || {
+        let (open, target) = (mlx5_of(context)?, qpn.required()?);
+        let number = open.hca().reserve_number()?.value();
+        open.own(Owned::ReservedNumber(number));
+        target.set(number);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn mlx5dv_reserved_qpn_dealloc(context: *mut ibv_context, qpn: u32) -> c_int {
+    let call = Call::mlx5dv_reserved_qpn_dealloc;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::on(context), || {
+        let open = mlx5_of(context)?;
+        let known =
+            open.file().find("reserved number", |owned| (*owned == Owned::ReservedNumber(qpn)).then_some(()));
+        known?;
+        open.disown(Owned::ReservedNumber(qpn));
+        open.hca().release_number(Qpn::new(qpn));
+        Ok(())
     })
 }

@@ -4,6 +4,8 @@
 pub(crate) mod dc;
 pub(crate) mod efa;
 pub(crate) mod mlx5;
+pub(crate) mod mlx5_queues;
+pub(crate) mod mlx5_sched;
 
 use pumice_device::profile::Vendor;
 

@@ -1,6 +1,6 @@
 //! Structures of efadv.h and mlx5dv.h, of rdma-core 65.
 
-use super::Operation;
+use super::{Operation, ibv_context};
 
 #[repr(C)]
 pub(crate) struct efadv_device_attr {
@@ -29,7 +29,8 @@ pub(crate) struct mlx5dv_context {
     pub(crate) version: u8,
     pub(crate) flags: u64,
     pub(crate) comp_mask: u64,
-    pub(crate) of_rings: [u32; 15],
+    pub(crate) cqe_comp_caps: mlx5dv_cqe_comp_caps,
+    pub(crate) of_rings: [u32; 13],
     pub(crate) dc_odp_caps: u32,
     pub(crate) hca_core_clock: u64,
     pub(crate) num_lag_ports: u8,
@@ -41,7 +42,69 @@ pub(crate) struct mlx5dv_context {
     pub(crate) max_dc_rd_atom: u64,
     pub(crate) max_dc_init_rd_atom: u64,
     pub(crate) reg_c0: u64,
-    pub(crate) ooo_recv_wrs_caps: [u32; 5],
+    pub(crate) ooo_recv_wrs_caps: mlx5dv_ooo_recv_wrs_caps,
+}
+
+/// Completions that may be packed into one, and bits of the formats for that.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_cqe_comp_caps {
+    pub(crate) max_num: u32,
+    pub(crate) supported_format: u32,
+}
+
+/// Receive requests of a queue pair whose data may arrive out of order, by its type.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_ooo_recv_wrs_caps {
+    pub(crate) max_rc: u32,
+    pub(crate) max_xrc: u32,
+    pub(crate) max_dct: u32,
+    pub(crate) max_ud: u32,
+    pub(crate) max_uc: u32,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_cq_init_attr {
+    pub(crate) comp_mask: u64,
+    pub(crate) cqe_comp_res_format: u8,
+    pub(crate) flags: u32,
+    pub(crate) cqe_size: u16,
+}
+
+/// How programs turn stamps of completions into time:
+/// `nsec + ((stamp - last_cycles) * mult + frac >> shift)`.
+#[repr(C)]
+pub(crate) struct mlx5dv_clock_info {
+    pub(crate) nsec: u64,
+    pub(crate) last_cycles: u64,
+    pub(crate) frac: u64,
+    pub(crate) mult: u32,
+    pub(crate) shift: u32,
+    pub(crate) mask: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_sched_attr {
+    pub(crate) parent: *mut mlx5dv_sched_node,
+    pub(crate) flags: u32,
+    pub(crate) bw_share: u32,
+    pub(crate) max_avg_bw: u32,
+    pub(crate) comp_mask: u64,
+}
+
+/// Programs see a pointer only.
+#[repr(C)]
+pub(crate) struct mlx5dv_sched_node {
+    pub(crate) context: *mut ibv_context,
+}
+
+/// As above.
+#[repr(C)]
+pub(crate) struct mlx5dv_sched_leaf {
+    pub(crate) context: *mut ibv_context,
 }
 
 /// `struct mlx5dv_qp_init_attr`, with `dc_init_attr` in it.

@@ -1,0 +1,155 @@
+//! `mlx5dv_sched_*`: trees that say which share of the bandwidth a queue pair gets. They are checked as mlx5
+//! checks them, and have no effect here.
+
+use std::ffi::c_int;
+
+use pumice_calls::Call;
+
+use super::mlx5::{check_mlx5, mlx5_of, serves};
+use crate::ground::abi::{ibv_context, ibv_qp, mlx5dv_sched_attr, mlx5dv_sched_leaf, mlx5dv_sched_node};
+use crate::ground::arguments::In;
+use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
+use crate::ground::gate::About;
+use crate::ground::handles::{Listed, hand_out, live, live_or_none, take_back};
+use crate::ground::outcome::{pointer_about, status_of};
+use crate::ground::unserved;
+use crate::objects::queue_pair::Qp;
+use crate::objects::sched_element::{SchedLeaf, SchedNode};
+
+/// `MLX5DV_SCHED_ELEM_ATTR_FLAGS_*`: a share, and a limit.
+const FLAGS_KNOWN: u32 = 3;
+/// `IBV_QPT_*` of queue pairs that may belong to a leaf.
+const QPT_RC: u32 = 2;
+const QPT_UC: u32 = 3;
+const QPT_UD: u32 = 4;
+const QPT_RAW_PACKET: u32 = 8;
+
+/// What an element is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Element {
+    Node,
+    Leaf,
+}
+
+/// Checks what a program says of an element.
+///
+/// # Errors
+/// EINVAL: flags that are not known, a root with flags, a leaf without a node above it. ENOENT: the node
+/// above it is none.
+fn check(call: Call, attributes: &mlx5dv_sched_attr, element: Element) -> Result<(), Errno> {
+    let invalid = |what: &'static str| Err(INVALID.because(|| format!("{call} refused: {what}")));
+    if attributes.comp_mask != 0 || attributes.flags & !FLAGS_KNOWN != 0 {
+        return invalid("its comp_mask or its flags have bits that are not known");
+    }
+    match live_or_none::<SchedNode>(attributes.parent)? {
+        None if element == Element::Leaf => invalid("a leaf belongs to a node: set parent"),
+        None if attributes.flags != 0 => invalid("a root has no share and no limit: leave flags at 0"),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) extern "C" fn mlx5dv_sched_node_create(
+    context: *mut ibv_context,
+    sched_attr: In<'_, mlx5dv_sched_attr>,
+) -> *mut mlx5dv_sched_node {
+    let call = Call::mlx5dv_sched_node_create;
+    if !serves() {
+        return unserved::null(call, "").cast();
+    }
+    pointer_about(call, About::on(context), || {
+        mlx5_of(context)?;
+        check(call, sched_attr.get()?, Element::Node)?;
+        Ok(hand_out(SchedNode::new(context)))
+    })
+}
+
+pub(crate) extern "C" fn mlx5dv_sched_leaf_create(
+    context: *mut ibv_context,
+    sched_attr: In<'_, mlx5dv_sched_attr>,
+) -> *mut mlx5dv_sched_leaf {
+    let call = Call::mlx5dv_sched_leaf_create;
+    if !serves() {
+        return unserved::null(call, "").cast();
+    }
+    pointer_about(call, About::on(context), || {
+        mlx5_of(context)?;
+        check(call, sched_attr.get()?, Element::Leaf)?;
+        Ok(hand_out(SchedLeaf::new(context)))
+    })
+}
+
+/// Changes an element.
+fn modify<T: Listed>(
+    call: Call,
+    pointer: *mut T::C,
+    sched_attr: In<'_, mlx5dv_sched_attr>,
+    element: Element,
+) -> c_int {
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::of(pointer), || {
+        live::<T>(pointer)?;
+        check(call, sched_attr.get()?, element)
+    })
+}
+
+/// Destroys an element. Those below it stay, as nothing depends on it.
+fn destroy<T: Listed>(call: Call, pointer: *mut T::C) -> c_int {
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::of(pointer), || {
+        live::<T>(pointer)?;
+        take_back::<T>(pointer);
+        Ok(())
+    })
+}
+
+pub(crate) extern "C" fn mlx5dv_sched_node_modify(
+    node: *mut mlx5dv_sched_node,
+    sched_attr: In<'_, mlx5dv_sched_attr>,
+) -> c_int {
+    modify::<SchedNode>(Call::mlx5dv_sched_node_modify, node, sched_attr, Element::Node)
+}
+
+pub(crate) extern "C" fn mlx5dv_sched_leaf_modify(
+    leaf: *mut mlx5dv_sched_leaf,
+    sched_attr: In<'_, mlx5dv_sched_attr>,
+) -> c_int {
+    modify::<SchedLeaf>(Call::mlx5dv_sched_leaf_modify, leaf, sched_attr, Element::Leaf)
+}
+
+pub(crate) extern "C" fn mlx5dv_sched_node_destroy(node: *mut mlx5dv_sched_node) -> c_int {
+    destroy::<SchedNode>(Call::mlx5dv_sched_node_destroy, node)
+}
+
+pub(crate) extern "C" fn mlx5dv_sched_leaf_destroy(leaf: *mut mlx5dv_sched_leaf) -> c_int {
+    destroy::<SchedLeaf>(Call::mlx5dv_sched_leaf_destroy, leaf)
+}
+
+/// A queue pair belongs to leaves: one for what it asks for, one for what it answers.
+pub(crate) extern "C" fn mlx5dv_modify_qp_sched_elem(
+    qp: *mut ibv_qp,
+    requestor: *mut mlx5dv_sched_leaf,
+    responder: *mut mlx5dv_sched_leaf,
+) -> c_int {
+    let call = Call::mlx5dv_modify_qp_sched_elem;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        check_mlx5(&*held.context()?)?;
+        let answers = live_or_none::<SchedLeaf>(responder)?.is_some();
+        live_or_none::<SchedLeaf>(requestor)?;
+        match held.verbs_type() {
+            QPT_RC => Ok(()),
+            QPT_UC | QPT_UD | QPT_RAW_PACKET if answers => {
+                Err(INVALID.because(|| format!("{call} refused: only RC has a leaf for what it answers")))
+            }
+            QPT_UC | QPT_UD | QPT_RAW_PACKET => Ok(()),
+            _ => Err(NOT_SUPPORTED),
+        }
+    })
+}
