@@ -243,6 +243,150 @@ fn many_pairs_are_compared_with_one() {
     assert_eq!((&report["pairs"], &report["wire"]), (&2.into(), &json("udp")));
 }
 
+/// Rows of the table at a tiny size: exit code, an object for each, stderr.
+fn table(seconds: &str, rows: &[&str]) -> (Option<i32>, Vec<Value>, String) {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let [own, peer] = addresses();
+    let mut arguments = vec!["loop", "--table", "--json", "--rounds", "1", "--for", seconds];
+    arguments.extend(["--addr", &own, "--peer-addr", &peer]);
+    arguments.extend(rows.iter().flat_map(|row| ["--row", row]));
+    let output = perf(&arguments);
+    let text = String::from_utf8(output.stdout).expect("JSON is text");
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    (output.status.code(), lines, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Comparisons of a row that was measured, each as "figure" or "figure/with". Each has its figures, its ratio,
+/// and says whether its goal holds, if it has one; one with a peer that is not here says so.
+fn compared(row: &Value) -> Vec<String> {
+    assert!(row["unmeasured"].is_null() && row["failed"] == false && row["rounds"] == 1, "{row}");
+    assert!(row["idle_share"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{row}");
+    let comparisons = row["comparisons"].as_array().expect("an array");
+    let name = |comparison: &Value| {
+        let (figure, with) = (word(comparison, "figure"), comparison["with"].as_str());
+        let measured = comparison["unmeasured"].is_null();
+        assert!(measured || with.is_some_and(|with| with.starts_with("UCX")), "{comparison}");
+        assert_eq!(positive(comparison, "value"), measured, "{comparison}");
+        assert_eq!(positive(comparison, "ratio"), measured && with.is_some(), "{comparison}");
+        let has_goal = comparison["at_most"].is_number() || comparison["at_least"].is_number();
+        assert_eq!(comparison["holds"].is_boolean(), measured && has_goal, "{comparison}");
+        with.map_or(figure.to_owned(), |with| format!("{figure}/{with}"))
+    };
+    comparisons.iter().map(name).collect()
+}
+
+#[test]
+fn rows_of_the_table_are_measured_beside_what_they_are_compared_with() {
+    let rows = [
+        (
+            "send-latency",
+            &["value", "value/UCX posix,cma", "value/UCX tcp", "value/cache lines", "p99/value"][..],
+        ),
+        ("first-messages", &["value", "p99"]),
+        ("rate-list-32", &["value", "value/UCX posix,cma", "value/cache lines"]),
+        ("write-1M", &["value/UCX posix,cma", "value/UCX tcp", "value/memcpy"]),
+        ("sleeping", &["value/futex", "p99/p99 of the yardstick"]),
+        ("connections", &["per second", "value/TCP", "p99"]),
+    ];
+    let (code, lines, stderr) = table("0.2", &rows.map(|(name, _)| name));
+    assert_eq!((code, lines.len()), (Some(0), rows.len()), "{stderr} {lines:?}");
+    for (line, (name, comparisons)) in lines.iter().zip(rows) {
+        assert_eq!(word(line, "row"), name);
+        assert_eq!(compared(line), comparisons, "{line}");
+    }
+}
+
+#[test]
+fn the_row_of_sizes_compares_the_slowest_with_the_fastest() {
+    let (code, lines, stderr) = table("0.02", &["sizes"]);
+    assert_eq!((code, lines.len()), (Some(0), 1), "{stderr} {lines:?}");
+    assert_eq!(compared(&lines[0]), ["value"]);
+    let value = lines[0]["comparisons"][0]["value"].as_f64().expect("a number");
+    assert!(value > 0.0 && value <= 1.0, "{value}");
+}
+
+#[test]
+fn rows_of_other_programs_are_measured_or_say_what_is_missing() {
+    let rows = [("ucx-latency", "ucx_perftest"), ("check", "ib_send_lat"), ("trace", "ib_send_lat")];
+    let (code, lines, stderr) = table("0.02", &rows.map(|(name, _)| name));
+    assert_eq!((code, lines.len()), (Some(0), rows.len()), "{stderr} {lines:?}");
+    for (line, (name, program)) in lines.iter().zip(rows) {
+        assert_eq!(word(line, "row"), name);
+        match line["unmeasured"].as_str() {
+            None => assert!(compared(line).iter().any(|compared| compared.starts_with("value/")), "{line}"),
+            Some(reason) => assert!(reason.contains(&format!("{program} is not installed")), "{line}"),
+        }
+    }
+}
+
+#[test]
+fn pairs_are_measured_where_there_are_processors_for_two() {
+    let processors = std::thread::available_parallelism().expect("Linux says it").get();
+    let (code, lines, stderr) = table("0.05", &["pairs"]);
+    assert_eq!((code, lines.len()), (Some(0), 1), "{stderr} {lines:?}");
+    match lines[0]["unmeasured"].as_str() {
+        None => assert_eq!((compared(&lines[0]), processors >= 4), (vec!["value".to_owned()], true)),
+        Some(reason) => {
+            assert!(
+                processors < 4 && reason.ends_with(&format!("this process may use {processors}")),
+                "{reason}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_table_for_people_names_goals_and_a_busy_machine() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let [own, peer] = addresses();
+    let short = ["loop", "--table", "--row", "udp-latency", "--rounds", "1", "--for", "0.6"];
+    let output = perf(&[&short[..], &["--addr", &own, "--peer-addr", &peer]].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains("NOT QUIET")).collect();
+    let [.., head, value, p99] = lines[..] else { panic!("{text}") };
+    assert!(
+        head.starts_with("udp-latency: SEND of 8 bytes by UDP") && head.ends_with(", in us, 1 round"),
+        "{text}"
+    );
+    assert!(
+        value.starts_with("  value ") && value.contains(" plain UDP ") && value.contains("at most 1.12 x"),
+        "{text}"
+    );
+    assert!(p99.starts_with("  p99 ") && p99.contains("at most 1.3 x"), "{text}");
+    assert!(lines.iter().skip(1).all(|line| line.ends_with("holds") || line.ends_with("MISSED")), "{text}");
+}
+
+#[test]
+fn a_row_that_fails_is_named_and_the_command_fails() {
+    let [own, peer] = addresses();
+    let _held = std::net::UdpSocket::bind((own.as_str(), 4791)).expect("an address of this test alone");
+    let options = ["loop", "--table", "--row", "udp-latency", "--json", "--addr", &own, "--peer-addr", &peer];
+    let output = perf(&options);
+    let row: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!((output.status.code(), &row["failed"]), (Some(1), &true.into()), "{output:?}");
+    assert!(
+        row["comparisons"].as_array().is_some_and(|all| all.iter().all(|one| one["holds"].is_null())),
+        "{row}"
+    );
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains(&own), "{stderr}");
+}
+
+#[test]
+fn a_table_has_rows_instead_of_options_of_one_test() {
+    for (options, says) in [
+        (&["loop", "--table", "--op", "send"][..], "--op"),
+        (&["loop", "--table", "--row", "no-such-row"], "queue-pairs"),
+        (&["loop", "--row", "sizes"], "--table"),
+    ] {
+        let output = perf(options);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{output:?}");
+        assert!(stderr.contains(says), "{stderr}");
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_said_in_a_sentence() {
     let wrong = [
@@ -258,6 +402,8 @@ fn what_makes_no_sense_is_said_in_a_sentence() {
         (&["--op", "write", "--qps", "0"], "--qps 0"),
         (&["--op", "write", "--depth", "4", "--post-list", "5"], "--post-list 5"),
         (&["--op", "write", "--rounds", "0"], "--rounds"),
+        (&["--table", "--rounds", "0"], "--rounds 0"),
+        (&["--table", "--for", "0"], "--for"),
     ];
     for (options, says) in wrong {
         let output = perf(&[&["loop"], options].concat());

@@ -10,6 +10,7 @@ mod pairs;
 mod plans;
 mod process;
 mod report;
+mod table;
 mod wording;
 
 use std::io::{self, Write};
@@ -21,7 +22,7 @@ use pumice_perf::{Server, cores};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use netns::Namespaces;
 pub(crate) use options::PerfOptions;
-use options::{ClientOptions, LoopOptions, Role, ServerOptions};
+use options::{ClientOptions, EndSettings, LOOPBACK_ADDRESSES, LoopOptions, Role, ServerOptions};
 use process::{Listening, PerfEnd, Reader, Task};
 use wording::in_words;
 
@@ -60,6 +61,9 @@ fn run_client(options: &ClientOptions, out: &mut dyn Write) -> Result<Outcome, S
 }
 
 fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, String> {
+    if options.table {
+        return table::run(options, out);
+    }
     let link_mtu = options.netns.then_some(options.link_mtu);
     let plans = options.test.plans(link_mtu)?;
     if let Some(count) = options.pairs {
@@ -69,15 +73,10 @@ fn run_loop(options: &LoopOptions, out: &mut dyn Write) -> Result<Outcome, Strin
     let wrappers = namespaces.as_ref().map_or([vec![], vec![]], |made| [made.wrapper(0), made.wrapper(1)]);
     let defaults = match &namespaces {
         Some(_) => netns::ADDRESSES,
-        None => [Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)].map(IpAddr::V4),
+        None => LOOPBACK_ADDRESSES,
     };
-    let [first, second] = defaults;
-    let mut settings = options.end.clone();
-    settings.addr = Some(settings.addr.unwrap_or(first));
-    let peer = options.peer_addr.unwrap_or(second);
-    if settings.addr == Some(peer) {
-        return Err(format!("both devices would have the address {peer}: use another --addr or --peer-addr"));
-    }
+    let [own, peer] = options.addresses(defaults)?;
+    let settings = EndSettings { addr: Some(own), ..options.end.clone() };
     let [own_core, peer_core] = cores::two();
     let [own_wrapper, peer_wrapper] = wrappers;
     let serve = Task::Serve { address: peer, core: peer_core };
@@ -104,6 +103,19 @@ fn run_end(task: &str, out: &mut dyn Write) -> Result<Outcome, String> {
             process::end_with_parent();
             cores::pin(core);
             measure::measure(&plans, &settings, second, &|| connect(server), out)?;
+        }
+        Task::Rounds { server, settings, cores: [core, second] } => {
+            cores::pin(core);
+            table::measure_rounds(server, &settings, second, out)?;
+        }
+        Task::Accept { address, core } => {
+            process::end_with_parent();
+            cores::pin(core);
+            return Err(table::accept(address, out));
+        }
+        Task::Connect { address, to, core } => {
+            cores::pin(core);
+            table::connect(address, to, out)?;
         }
         Task::Exchange { server, plan, settings } => {
             pairs::exchange(connect(server)?, &plan, &settings, out)?

@@ -1,6 +1,6 @@
 //! The options of `pumice perf`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -75,6 +75,15 @@ pub(crate) struct LoopOptions {
     /// Address of the device of the second process [default: 127.0.0.2]
     #[arg(long)]
     pub(crate) peer_addr: Option<IpAddr>,
+    /// Measure the rows of the table of goals, each beside its yardsticks and UCX, instead of one test
+    ///
+    /// Each row says what it measures, with what it is compared in the same rounds, its goal and whether it
+    /// holds. A row takes 15 seconds at most, unless --rounds or --for ask for more.
+    #[arg(long, conflicts_with_all = NOT_OF_A_TABLE)]
+    pub(crate) table: bool,
+    /// Only this row of the table; can be given several times
+    #[arg(long, value_name = "NAME", requires = "table", value_parser = super::table::row_names())]
+    pub(crate) row: Vec<String>,
     /// So many concurrent pairs of processes that exchange messages, compared with one pair
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) pairs: Option<u16>,
@@ -85,6 +94,46 @@ pub(crate) struct LoopOptions {
     #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "netns")]
     #[arg(value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) link_mtu: u16,
+}
+
+/// Options of one test, which the rows of a table say themselves.
+const NOT_OF_A_TABLE: [&str; 16] = [
+    "op",
+    "transport",
+    "size",
+    "mtu",
+    "qps",
+    "post_list",
+    "depth",
+    "latency",
+    "events",
+    "passive",
+    "shared",
+    "wire",
+    "verify",
+    "capture",
+    "pairs",
+    "netns",
+];
+
+/// Addresses of the two ends of a loop.
+pub(crate) const LOOPBACK_ADDRESSES: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
+
+impl LoopOptions {
+    /// The addresses of both devices, which are `defaults` unless options say others.
+    ///
+    /// # Errors
+    /// A sentence: it is one address.
+    pub(crate) fn addresses(&self, defaults: [IpAddr; 2]) -> Result<[IpAddr; 2], String> {
+        let [first, second] = defaults;
+        let (own, peer) = (self.end.addr.unwrap_or(first), self.peer_addr.unwrap_or(second));
+        if own == peer {
+            let both = "both devices would have the address";
+            return Err(format!("{both} {peer}: use another --addr or --peer-addr"));
+        }
+        Ok([own, peer])
+    }
 }
 
 /// What to measure.

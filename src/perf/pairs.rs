@@ -39,6 +39,60 @@ impl Pair for PerfEnd {
     }
 }
 
+/// Pairs of processes at most.
+pub(super) const MOST: u16 = 64;
+
+/// Pairs of processes that exchange messages when they are told, each pair on two addresses.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    clients: Vec<PerfEnd>,
+    /// They serve as long as this lives.
+    _servers: Vec<PerfEnd>,
+}
+
+impl Pairs {
+    /// Starts `count` pairs, with addresses from `base` on, for messages of this plan.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn start(count: u16, base: Ipv4Addr, plan: &Plan) -> Result<Pairs, String> {
+        let (mut servers, mut clients) = (Vec::new(), Vec::new());
+        for pair in 0..u32::from(count) {
+            let [own, peer] = [0, 1].map(|end| IpAddr::V4(Ipv4Addr::from(u32::from(base) + 2 * pair + end)));
+            let mut server = PerfEnd::start(&Task::Serve { address: peer, core: None }, &[], Reader::Parent)?;
+            let Listening { at } = server.answer()?;
+            servers.push(server);
+            let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
+            let task = Task::Exchange { server: at, plan: plan.clone(), settings };
+            clients.push(PerfEnd::start(&task, &[], Reader::Parent)?);
+        }
+        Ok(Pairs { clients, _servers: servers })
+    }
+
+    /// Lets them exchange messages in the rounds of `plan`, alternately with the first pair alone.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn compare(
+        &mut self,
+        plan: &Plan,
+        after_round: &mut dyn FnMut(usize),
+    ) -> Result<PairsReport, String> {
+        pairs::compare(plan, &mut self.clients, after_round)
+    }
+}
+
+/// The address from which on pairs have theirs.
+///
+/// # Errors
+/// A sentence: it is no IPv4 address of the loopback interface.
+pub(super) fn first_address(told: Option<IpAddr>) -> Result<Ipv4Addr, String> {
+    match told.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
+        IpAddr::V4(base) if base.is_loopback() => Ok(base),
+        other => Err(format!("pairs need IPv4 loopback addresses, from --addr on; {other} is none")),
+    }
+}
+
 /// Runs `count` pairs, alternately with one of them alone.
 ///
 /// # Errors
@@ -51,29 +105,16 @@ pub(crate) fn run(count: u16, options: &LoopOptions, out: &mut dyn Write) -> Res
     test.op.get_or_insert(OperationName::Send);
     test.latency = true;
     let plans = test.described(false, None)?;
-    let base = match options.end.addr.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)) {
-        IpAddr::V4(base) if base.is_loopback() => base,
-        other => return Err(format!("pairs need IPv4 loopback addresses, from --addr on; {other} is none")),
-    };
+    let base = first_address(options.end.addr)?;
     plans.iter().try_for_each(|plan| measure(count, base, plan, options.end.json, out))?;
     Ok(Outcome::Good)
 }
 
 /// Pairs of processes from this address on, for one plan.
 fn measure(count: u16, base: Ipv4Addr, plan: &Plan, json: bool, out: &mut dyn Write) -> Result<(), String> {
-    let mut servers = Vec::new();
-    let mut clients = Vec::new();
-    for pair in 0..u32::from(count) {
-        let [own, peer] = [0, 1].map(|end| IpAddr::V4(Ipv4Addr::from(u32::from(base) + 2 * pair + end)));
-        let mut server = PerfEnd::start(&Task::Serve { address: peer, core: None }, &[], Reader::Parent)?;
-        let Listening { at } = server.answer()?;
-        servers.push(server);
-        let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
-        let task = Task::Exchange { server: at, plan: plan.clone(), settings };
-        clients.push(PerfEnd::start(&task, &[], Reader::Parent)?);
-    }
+    let mut pairs = Pairs::start(count, base, plan)?;
     let bar = progress(plan, json);
-    let report = pairs::compare(plan, &mut clients, &mut after_round(plan, &bar))?;
+    let report = pairs.compare(plan, &mut after_round(plan, &bar))?;
     if json { say(&report, out) } else { print(&report, plan, out).map_err(unwritten) }
 }
 

@@ -77,7 +77,8 @@ impl TestOptions {
         wires.into_iter().flat_map(|wire| suite.map(|of| test(wire, of))).collect()
     }
 
-    fn round_seconds(&self) -> f64 {
+    /// Length of one round, in seconds.
+    pub(crate) fn round_seconds(&self) -> f64 {
         self.duration.map_or(SECONDS_PER_ROUND, |seconds| seconds / self.rounds.max(1) as f64)
     }
 }

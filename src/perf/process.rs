@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use pumice_perf::Plan;
+use pumice_perf::connections::AcceptsAt;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::options::EndSettings;
@@ -24,6 +25,12 @@ pub(crate) enum Task {
     /// Measure against a server and report.
     /// `cores`: its own, and that of a second thread for yardsticks.
     Measure { server: SocketAddr, plans: Vec<Plan>, settings: EndSettings, cores: [Option<usize>; 2] },
+    /// Measure rounds against a server, whenever told a plan. `cores` as above.
+    Rounds { server: SocketAddr, settings: EndSettings, cores: [Option<usize>; 2] },
+    /// Accept connections of queue pairs and of TCP with a device at this address; says where.
+    Accept { address: IpAddr, core: Option<usize> },
+    /// Ask for connections whenever told for how many seconds.
+    Connect { address: IpAddr, to: AcceptsAt, core: Option<usize> },
     /// Connect to a server, then exchange messages whenever told for how long.
     Exchange { server: SocketAddr, plan: Plan, settings: EndSettings },
 }

@@ -28,6 +28,7 @@ use rustix::io::Errno;
 
 pub(crate) use options::RunOptions;
 pub(crate) use own::own_program;
+pub(crate) use search::find;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;

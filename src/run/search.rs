@@ -13,7 +13,7 @@ use crate::outcome::{CommandError, NO_PROGRAM, NOT_EXECUTABLE};
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The file of a program, which a shell would find.
-pub(super) fn find(name: &OsStr) -> Result<PathBuf, CommandError> {
+pub(crate) fn find(name: &OsStr) -> Result<PathBuf, CommandError> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from(DEFAULT_PATH));
     find_in(name, &path)
 }

@@ -46,6 +46,7 @@ const LINUX_FOLDERS: &[&str] = &["\"/proc", "\"/sys", "\"/dev/shm"];
 const LINUX_EDGES: &[&str] = &[
     "device/src/standings.rs",
     "src/hang/look.rs",
+    "src/perf/table/programs.rs",
     "device/profile/src/addresses/address_watch.rs",
     "device/objects/src/memory/access.rs",
     "device/objects/src/memory/advice.rs",

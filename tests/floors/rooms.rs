@@ -175,7 +175,11 @@ pub(super) const HOUSES: &[House] = &[
                 "what an end does in a round; the yardsticks",
             ),
             room("report", &["report.rs", "pairs.rs"], "what was found"),
-            room("ends", &["session/", "server.rs"], "the measuring end and the serving end"),
+            room(
+                "ends",
+                &["session/", "server.rs", "connections.rs"],
+                "the measuring end and the serving end",
+            ),
         ],
     },
     House {

@@ -18,6 +18,10 @@ pub(crate) const ALONE: &[(&str, &[&str])] = &[
     ("sim", &["sim", "--messages", "20", "--loss", "5%", "--json"]),
     ("topology", &["topology", "star.toml", "--json"]),
     ("perf", &["perf", "loop", "--op", "send", "--latency", "--size", "8", "--shared", "--json"]),
+    (
+        "perf-table",
+        &["perf", "loop", "--table", "--row", "send-latency", "--row", "pairs", "--rounds", "1", "--json"],
+    ),
 ];
 /// Commands that read what `Stage::new` has left.
 const BEHIND: &[(&str, &[&str])] = &[

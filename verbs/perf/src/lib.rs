@@ -36,8 +36,8 @@
 //! ```
 //!
 //! A value is what this crate's own loops reach through [`pumice_verbs`]: they post, poll and count as a
-//! program with nothing else to do. [`pairs`] compares several pairs of ends with one; [`cores`] chooses
-//! where threads run.
+//! program with nothing else to do. [`pairs`] compares several pairs of ends with one; [`connections`] counts
+//! connections by address; [`cores`] chooses where threads run.
 #![forbid(unsafe_code)]
 // What the other end says must not end a program.
 #![cfg_attr(
@@ -45,6 +45,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+pub mod connections;
 mod control;
 pub mod cores;
 mod endpoint;
@@ -65,7 +66,8 @@ pub use error::{PerfError, Result};
 pub use plan::{Operation, Plan, PlanBuilder, PlanError, Quantity, Service};
 pub use report::Report;
 pub use server::{Server, ServerOptions};
-pub use session::{Session, SessionOptions};
+pub use session::{MessageTimes, Session, SessionOptions};
+pub use statistics::Spread;
 
 /// TCP port of a server by default: perftest's.
 pub const DEFAULT_PORT: u16 = 18_515;

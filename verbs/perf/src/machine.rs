@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
 /// Whether the processors of this machine are a program: its latencies are then those of the emulator, and
 /// ratios mean little.
@@ -11,6 +13,26 @@ pub fn is_emulated() -> bool {
         let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         names_an_emulator(&processors) || hypervisor().as_deref() == Some("qemu")
     })
+}
+
+/// The share of this machine's processors that had nothing to do during `duration`, 0 to 1. None: /proc/stat
+/// does not say it. Time that a hypervisor took is no idle time.
+pub fn idle_share(duration: Duration) -> Option<f64> {
+    let counted = || processor_time(&std::fs::read_to_string("/proc/stat").ok()?);
+    let (idle_before, all_before) = counted()?;
+    thread::sleep(duration);
+    let (idle, all) = counted()?;
+    let passed = all.checked_sub(all_before).filter(|passed| *passed > 0)?;
+    Some(idle.saturating_sub(idle_before) as f64 / passed as f64)
+}
+
+/// Idle ticks and all ticks of the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq,
+/// steal; what follows is a part of user and nice.
+fn processor_time(stat: &str) -> Option<(u64, u64)> {
+    let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let ticks: Vec<u64> = numbers.map_while(|word| word.parse().ok()).take(8).collect();
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some((idle, ticks.iter().sum()))
 }
 
 /// Whether /proc/cpuinfo describes processors that QEMU plays.
@@ -29,6 +51,16 @@ fn hypervisor() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idle_time_is_read_without_what_is_counted_twice() {
+        let stat = "cpu  10 1 5 100 20 2 3 4 7 0\ncpu0 5 0 2 50 10 1 1 2 3 0\n";
+        assert_eq!(processor_time(stat), Some((120, 145)));
+        assert_eq!(processor_time("cpu  10 1"), None);
+        assert_eq!(processor_time("intr 5"), None);
+        let idle = idle_share(Duration::from_millis(100)).expect("Linux has /proc/stat");
+        assert!((0.0..=1.0).contains(&idle), "{idle}");
+    }
 
     #[test]
     fn emulated_processors_are_known_by_their_name() {

@@ -23,6 +23,25 @@ pub(crate) fn most(values: &[f64]) -> f64 {
     values.iter().copied().max_by(f64::total_cmp).unwrap_or(0.0)
 }
 
+/// Values of several rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// Middle of the values, mean of the two middle ones if their number is even.
+    pub median: f64,
+    /// The least value.
+    pub least: f64,
+    /// The largest value.
+    pub most: f64,
+}
+
+impl Spread {
+    /// That of these values; none of no values.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        let spread = || Spread { median: median(values), least: least(values), most: most(values) };
+        (!values.is_empty()).then(spread)
+    }
+}
+
 /// Times of single messages in one round, in ns.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
@@ -85,7 +104,8 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median(&[]), 0.0);
-        assert_eq!((least(&[2.0, 1.0]), most(&[2.0, 1.0])), (1.0, 2.0));
+        assert_eq!(Spread::of(&[2.0, 1.0]), Some(Spread { median: 1.5, least: 1.0, most: 2.0 }));
+        assert_eq!(Spread::of(&[]), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use pumice_transport::types::WorkCompletion;
 
 use super::receiver::reply_tag;
+use super::sender::Limit;
 use crate::endpoint::{Buffers, Endpoint, Post};
 use crate::error::{PerfError, Result};
 use crate::pattern::Tag;
@@ -20,20 +21,19 @@ const EVENT_WAIT: Duration = Duration::from_millis(20);
 /// Replies per completion of a send.
 const SIGNAL_EVERY: u64 = 16;
 
-/// Messages for `duration`, their times in `times`: of a SEND until the peer's answer, of others until the
+/// Messages until the limit, their times in `times`: of a SEND until the peer's answer, of others until the
 /// completion. How many.
-pub(crate) fn measure(
-    end: &mut Endpoint,
-    plan: &Plan,
-    duration: Duration,
-    times: &mut Times,
-) -> Result<Exchanged> {
+pub(crate) fn measure(end: &mut Endpoint, plan: &Plan, limit: Limit, times: &mut Times) -> Result<Exchanged> {
     end.drain()?;
     times.clear();
     let start = Instant::now();
     let mut last = start;
     let mut exchanged = Exchanged::default();
-    while last - start < duration {
+    let goes_on = |last: Instant, messages: u64| match limit {
+        Limit::Time(duration) => last - start < duration,
+        Limit::Messages(count) => messages < count,
+    };
+    while goes_on(last, exchanged.messages) {
         let answered = one(end, plan, exchanged.messages, None)?;
         let now = Instant::now();
         exchanged.messages += 1;
@@ -133,7 +133,7 @@ mod tests {
         drop(right);
         // A ping-pong looks for its answer first: at the receive requests, which are flushed.
         let mut times = Times::new();
-        let long = Duration::from_secs(60);
+        let long = Limit::Time(Duration::from_secs(60));
         let failure = measure(&mut left, &plan, long, &mut times).expect_err("the peer has gone").to_string();
         assert!(failure.contains("failed with RETRY_EXC_ERR"), "{failure}");
     }

@@ -8,11 +8,11 @@ use crate::endpoint::{Buffers, Endpoint, Post};
 use crate::error::Result;
 use crate::plan::{MAX_OUTSTANDING, Operation, Plan, Service};
 
-/// How long a stream goes on.
+/// How long a round goes on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Limit {
     Time(Duration),
-    /// Exactly so many messages, each with its number as immediate data if it is a SEND.
+    /// Exactly so many messages; in a stream, each with its number as immediate data if it is a SEND.
     Messages(u64),
 }
 

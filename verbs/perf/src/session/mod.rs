@@ -8,4 +8,4 @@ mod plain_udp;
 mod run;
 mod yardstick;
 
-pub use run::{Session, SessionOptions};
+pub use run::{MessageTimes, Session, SessionOptions};

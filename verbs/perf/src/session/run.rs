@@ -32,6 +32,16 @@ pub struct SessionOptions {
     pub second_core: Option<usize>,
 }
 
+/// Times of single messages, in µs: of a SEND half the time until the peer's answer, of others the time until
+/// the completion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MessageTimes {
+    /// The time that half of them did not exceed.
+    pub p50: f64,
+    /// The time that 99 % of them did not exceed.
+    pub p99: f64,
+}
+
 /// One measurement with one server.
 #[derive(Debug)]
 pub struct Session {
@@ -123,9 +133,24 @@ impl Session {
     pub fn exchange(&mut self, duration: Duration) -> Result<f64> {
         let contents = Contents::Same { tag: 0 };
         self.start(Round::Ours { contents })?;
-        let exchanged = latency::measure(&mut self.end, &self.plan, duration, &mut self.times)?;
+        let exchanged = latency::measure(&mut self.end, &self.plan, Limit::Time(duration), &mut self.times)?;
         self.stop(exchanged.messages)?;
         Ok(exchanged.messages as f64 / exchanged.seconds)
+    }
+
+    /// The times of the first `count` messages, at most 2^20, if nothing was measured in this session yet:
+    /// what a connection costs in its beginning, without a warm-up. For plans of [`Plan::latency`].
+    ///
+    /// # Errors
+    /// As [`exchange`](Session::exchange), or no message was answered.
+    pub fn first_messages(&mut self, count: u64) -> Result<MessageTimes> {
+        self.start(Round::Ours { contents: Contents::Same { tag: 0 } })?;
+        let limit = Limit::Messages(count.min(1 << 20));
+        let exchanged = latency::measure(&mut self.end, &self.plan, limit, &mut self.times)?;
+        self.stop(exchanged.messages)?;
+        let times = self.times.percentiles().ok_or_else(unanswered)?;
+        let times = times.scaled(if self.plan.ping_pong() { 0.5 } else { 1.0 });
+        Ok(MessageTimes { p50: times.p50, p99: times.p99 })
     }
 
     /// A timed round of our own.
@@ -147,12 +172,10 @@ impl Session {
 
     /// A round of single messages: how many, and how many were answered.
     fn exchanged(&mut self, duration: Duration, measured: &mut Measured) -> Result<(u64, u64)> {
-        let exchanged = latency::measure(&mut self.end, &self.plan, duration, &mut self.times)?;
+        let exchanged = latency::measure(&mut self.end, &self.plan, Limit::Time(duration), &mut self.times)?;
         self.stop(exchanged.messages)?;
         self.totals.lost_messages += exchanged.lost;
-        let Some(times) = self.times.percentiles() else {
-            return Err(PerfError::Lost("no message was answered in a whole round".to_owned()));
-        };
+        let times = self.times.percentiles().ok_or_else(unanswered)?;
         measured.set_times(times.scaled(if self.plan.ping_pong() { 0.5 } else { 1.0 }));
         Ok((exchanged.messages, exchanged.messages - exchanged.lost))
     }
@@ -179,4 +202,8 @@ impl Session {
             None => here,
         }
     }
+}
+
+fn unanswered() -> PerfError {
+    PerfError::Lost("no message was answered in a whole round".to_owned())
 }

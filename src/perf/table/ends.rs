@@ -1,0 +1,219 @@
+//! Rows that two ends of `pumice perf` measure, each a process: the one that asks is told a plan for each
+//! round.
+
+use std::io::{self, BufRead, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+
+use pumice_device::settings::Wire;
+use pumice_perf::{Plan, PlanBuilder, Session, cores};
+use serde::{Deserialize, Serialize};
+
+use super::figure::{Figure, Round};
+use super::source::{Source, Unmeasured};
+use crate::perf::measure::open;
+use crate::perf::options::EndSettings;
+use crate::perf::pairs::{self, Pairs, say};
+use crate::perf::process::{Listening, PerfEnd, Reader, Task};
+use crate::perf::wording::{in_words, plan_in_words};
+
+/// What the measuring end is asked in a round.
+#[derive(Debug, Serialize, Deserialize)]
+struct Asked {
+    plan: Plan,
+    /// Only so many messages, the first of a new connection.
+    first: Option<u64>,
+}
+
+/// What it found.
+#[derive(Debug, Serialize, Deserialize)]
+struct Found {
+    value: f64,
+    p99: Option<f64>,
+    yardstick: Option<String>,
+    raw: Option<f64>,
+    raw_p99: Option<f64>,
+    ratio_one_qp: Option<f64>,
+    /// Why packets went by UDP where shared memory was asked for.
+    by_udp: Option<String>,
+}
+
+/// Two processes, of which one measures against the other.
+#[derive(Debug)]
+pub(super) struct Ends {
+    measuring: PerfEnd,
+    /// Serves as long as this lives.
+    _serving: PerfEnd,
+}
+
+impl Ends {
+    pub(super) fn start([own, peer]: [IpAddr; 2]) -> Result<Ends, Unmeasured> {
+        let [own_core, peer_core] = cores::two();
+        let mut serving =
+            PerfEnd::start(&Task::Serve { address: peer, core: peer_core }, &[], Reader::Parent)?;
+        let Listening { at } = serving.answer()?;
+        let settings = EndSettings { addr: Some(own), ..EndSettings::default() };
+        let rounds = Task::Rounds { server: at, settings, cores: [own_core, peer_core] };
+        Ok(Ends { measuring: PerfEnd::start(&rounds, &[], Reader::Parent)?, _serving: serving })
+    }
+
+    fn ask(&mut self, plan: PlanBuilder, first: Option<u64>) -> Result<Found, Unmeasured> {
+        let plan = plan.build().map_err(|error| plan_in_words(&error))?;
+        self.measuring.tell(&Asked { plan, first })?;
+        let found: Found = self.measuring.answer()?;
+        match found.by_udp {
+            Some(reason) => Err(Unmeasured::NotHere(format!("packets went by UDP because {reason}"))),
+            None => Ok(found),
+        }
+    }
+}
+
+/// One plan.
+#[derive(Debug)]
+pub(super) struct OnePlan {
+    pub(super) ends: Ends,
+    pub(super) plan: fn() -> PlanBuilder,
+    pub(super) factor: f64,
+}
+
+impl Source for OnePlan {
+    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+        let found = self.ends.ask((self.plan)().raw(true).rounds(1, seconds), None)?;
+        let mut round = Round::from([(Figure::Value, found.value * self.factor)]);
+        let yardstick = found.yardstick.as_deref().and_then(Figure::of_yardstick);
+        let one_qp = found.ratio_one_qp.filter(|ratio| *ratio > 0.0).map(|ratio| found.value / ratio);
+        let more = [
+            (Some(Figure::P99), found.p99),
+            (yardstick, found.raw),
+            (Some(Figure::YardstickP99), found.raw_p99),
+            (Some(Figure::OneQueuePair), one_qp),
+        ];
+        for (figure, value) in more {
+            if let (Some(figure), Some(value)) = (figure, value) {
+                round.insert(figure, value * self.factor);
+            }
+        }
+        Ok(round)
+    }
+}
+
+/// The first messages of a connection, a new one in each round.
+#[derive(Debug)]
+pub(super) struct First {
+    pub(super) ends: Ends,
+    pub(super) plan: fn() -> PlanBuilder,
+    pub(super) messages: u64,
+}
+
+impl Source for First {
+    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+        let found = self.ends.ask((self.plan)().rounds(1, seconds), Some(self.messages))?;
+        let p99 = found.p99.ok_or_else(|| "the measuring end has no p99".to_owned())?;
+        Ok(Round::from([(Figure::Value, found.value), (Figure::P99, p99)]))
+    }
+}
+
+/// One plan with messages of several sizes.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    pub(super) ends: Ends,
+    pub(super) plan: fn() -> PlanBuilder,
+    pub(super) sizes_bytes: &'static [usize],
+}
+
+impl Source for Sizes {
+    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+        let (mut slowest, mut fastest) = (f64::INFINITY, 0.0_f64);
+        for size_bytes in self.sizes_bytes {
+            let found = self.ends.ask((self.plan)().size_bytes(*size_bytes).rounds(1, seconds), None)?;
+            (slowest, fastest) = (slowest.min(found.value), fastest.max(found.value));
+        }
+        Ok(Round::from([(Figure::Value, slowest / fastest.max(f64::MIN_POSITIVE))]))
+    }
+}
+
+/// Several pairs of ends at the same time.
+#[derive(Debug)]
+pub(super) struct ManyPairs {
+    pairs: Pairs,
+    plan: fn() -> PlanBuilder,
+}
+
+impl ManyPairs {
+    /// As many as there are processors for.
+    pub(super) fn start(base: IpAddr, plan: fn() -> PlanBuilder) -> Result<ManyPairs, Unmeasured> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let count = u16::try_from(processors / 2).unwrap_or(u16::MAX).min(pairs::MOST);
+        if count < 2 {
+            return Err(Unmeasured::NotHere(format!(
+                "two pairs of ends that poll need 4 processors, and this process may use {processors}"
+            )));
+        }
+        let built = plan().build().map_err(|error| plan_in_words(&error))?;
+        Ok(ManyPairs { pairs: Pairs::start(count, pairs::first_address(Some(base))?, &built)?, plan })
+    }
+}
+
+impl Source for ManyPairs {
+    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+        let plan = (self.plan)().rounds(1, seconds).build().map_err(|error| plan_in_words(&error))?;
+        let report = self.pairs.compare(&plan, &mut |_| ())?;
+        Ok(Round::from([(Figure::Value, report.ratio_one_pair / report.pairs as f64)]))
+    }
+}
+
+/// The measuring end: a round whenever told, until standard input ends. The session of a plan is kept as long
+/// as rounds of that plan follow each other.
+///
+/// # Errors
+/// A sentence.
+pub(in crate::perf) fn measure_rounds(
+    server: SocketAddr,
+    settings: &EndSettings,
+    second_core: Option<usize>,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let mut kept: Option<(Plan, Session)> = None;
+    for line in io::stdin().lock().lines() {
+        let line = line.map_err(|error| format!("standard input failed: {error}"))?;
+        let Asked { plan, first } = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        let kept_session = kept.take().filter(|(of, _)| *of == plan && first.is_none());
+        let mut session = match kept_session {
+            Some((_, session)) => session,
+            None => {
+                let connected = TcpStream::connect(server);
+                let stream =
+                    connected.map_err(|error| format!("the other process cannot be reached: {error}"))?;
+                open(&plan, stream, settings, second_core)?
+            }
+        };
+        let found = match first {
+            Some(count) => first_messages(&mut session, count),
+            None => one_round(&plan, &mut session),
+        };
+        say(&found?, out)?;
+        kept = Some((plan, session));
+    }
+    Ok(())
+}
+
+fn first_messages(session: &mut Session, count: u64) -> Result<Found, String> {
+    let times = session.first_messages(count).map_err(|error| in_words(&error))?;
+    let (yardstick, raw, raw_p99) = (None, None, None);
+    let (value, p99) = (times.p50, Some(times.p99));
+    Ok(Found { value, p99, yardstick, raw, raw_p99, ratio_one_qp: None, by_udp: None })
+}
+
+fn one_round(plan: &Plan, session: &mut Session) -> Result<Found, String> {
+    let report = session.run(&mut |_| ()).map_err(|error| in_words(&error))?;
+    let elsewhere = plan.wire == Wire::Auto && report.medium.as_deref() != Some("shared memory");
+    let why = || report.medium_reason.clone().unwrap_or_else(|| "the device does not say why".to_owned());
+    Ok(Found {
+        value: report.value,
+        p99: report.p99,
+        yardstick: report.yardstick.map(str::to_owned),
+        raw: report.raw,
+        raw_p99: report.raw_p99,
+        ratio_one_qp: report.ratio_one_qp,
+        by_udp: elsewhere.then(why),
+    })
+}

@@ -1,0 +1,374 @@
+//! Rows and peers that programs of others measure: a pair of processes for each round.
+
+use std::fs;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pumice_perf::cores;
+
+use super::figure::{Figure, Round};
+use super::rows::{Instrument, Peer, UcxGives, UcxTest};
+use super::source::{Source, Unmeasured};
+use crate::run::{find, own_program};
+
+/// How long a pair of programs may take. A round takes a second, and more on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// The length of a round to which numbers of messages belong.
+const ROUND_SECONDS: f64 = 0.25;
+/// No figure of fewer messages.
+const LEAST_MESSAGES: f64 = 200.0;
+/// Messages of `ib_send_lat` in a round.
+const TIMED_MESSAGES: u32 = 20_000;
+
+/// The number of messages of a shorter or longer round.
+fn messages(of_round: u32, seconds: f64) -> String {
+    format!("{:.0}", (f64::from(of_round) * seconds / ROUND_SECONDS).max(LEAST_MESSAGES))
+}
+
+fn installed(program: &str, package: &str) -> Result<(), Unmeasured> {
+    match find(program.as_ref()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Unmeasured::NotHere(format!("{program} is not installed: apt-get install {package}"))),
+    }
+}
+
+/// UCX with what it has by itself.
+#[derive(Debug)]
+pub(super) struct UcxAlone(&'static Peer);
+
+impl UcxAlone {
+    pub(super) fn find(peer: &'static Peer) -> Result<UcxAlone, Unmeasured> {
+        installed("ucx_perftest", "ucx-utils").map(|()| UcxAlone(peer))
+    }
+}
+
+impl Source for UcxAlone {
+    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+        let Peer { figure, transports, device, messages: count, test } = self.0;
+        let command = |_| {
+            let mut command = Command::new("ucx_perftest");
+            command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", device);
+            Ok(command)
+        };
+        Ok(Round::from([(*figure, ucx(command, test, *count, seconds)?)]))
+    }
+}
+
+/// UCX on pumice.
+#[derive(Debug)]
+pub(super) struct UcxOnPumice {
+    addresses: [IpAddr; 2],
+    test: UcxTest,
+    messages: u32,
+}
+
+impl UcxOnPumice {
+    pub(super) fn find(
+        addresses: [IpAddr; 2],
+        test: UcxTest,
+        messages: u32,
+    ) -> Result<UcxOnPumice, Unmeasured> {
+        installed("ucx_perftest", "ucx-utils").map(|()| UcxOnPumice { addresses, test, messages })
+    }
+}
+
+impl Source for UcxOnPumice {
+    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+        let command = |end| {
+            let mut command = on_pumice(self.addresses, end, &["--sysfs"])?;
+            command.arg("ucx_perftest").env("UCX_TLS", "rc_v,self").env("UCX_NET_DEVICES", "pumice0:1");
+            Ok(command)
+        };
+        Ok(Round::from([(Figure::Value, ucx(command, &self.test, self.messages, seconds)?)]))
+    }
+}
+
+/// One measurement by UCX, whose ends `command` makes.
+fn ucx(
+    command: impl Fn(usize) -> Result<Command, String>,
+    test: &UcxTest,
+    count: u32,
+    seconds: f64,
+) -> Result<f64, String> {
+    let count = messages(count, seconds);
+    let size = test.size_bytes.to_string();
+    let port = free_port()?;
+    let port_text = port.to_string();
+    let own = ["-p", &port_text, "-f", "-v"];
+    let (mut server, mut client) = (command(1)?, command(0)?);
+    for end in [&mut server, &mut client] {
+        end.env("UCX_WARN_UNUSED_ENV_VARS", "n").args(own);
+    }
+    let described = ["-t", test.test, "-s", &size, "-n", &count, "-w", "100"];
+    client.arg(Ipv4Addr::LOCALHOST.to_string()).args(described);
+    let printed = pair(server, client, port)?;
+    let nothing = || format!("ucx_perftest printed no figure, but \"{}\"", printed.trim());
+    figure_of_ucx(&printed, test.gives).ok_or_else(nothing)
+}
+
+/// Columns of `ucx_perftest -f -v`: iterations, median, mean and overall latency in µs, mean and overall
+/// bandwidth in MiB/s, mean and overall rate per second.
+fn figure_of_ucx(printed: &str, gives: UcxGives) -> Option<f64> {
+    let (column, factor) = match gives {
+        UcxGives::Microseconds => (1, 1.0),
+        UcxGives::GigabytesPerSecond => (5, (1 << 20) as f64 / 1e9),
+        UcxGives::MillionsPerSecond => (7, 1e-6),
+    };
+    let numbers = printed.lines().rev().find(|line| {
+        line.split(',').count() == 8 && line.split(',').all(|word| word.trim().parse::<f64>().is_ok())
+    })?;
+    let value: f64 = numbers.split(',').nth(column)?.trim().parse().ok()?;
+    Some(value * factor)
+}
+
+/// `ib_send_lat`, with an instrument of pumice and without, in turns.
+#[derive(Debug)]
+pub(super) struct UnderInstrument {
+    addresses: [IpAddr; 2],
+    instrument: Instrument,
+    /// Where traces go.
+    folder: Folder,
+}
+
+impl UnderInstrument {
+    pub(super) fn find(
+        addresses: [IpAddr; 2],
+        instrument: Instrument,
+    ) -> Result<UnderInstrument, Unmeasured> {
+        installed("ib_send_lat", "perftest")?;
+        Ok(UnderInstrument { addresses, instrument, folder: Folder::make()? })
+    }
+
+    fn typical_us(&self, instrument: Option<Instrument>, seconds: f64) -> Result<f64, String> {
+        let port = free_port()?;
+        let (port_text, count) = (port.to_string(), messages(TIMED_MESSAGES, seconds));
+        let command = |end: usize| {
+            let trace = self.folder.0.join(format!("{end}.trace"));
+            let options = match instrument {
+                Some(Instrument::Check) => vec!["--check"],
+                Some(Instrument::Trace) => vec!["--trace", path_text(&trace)?],
+                None => vec![],
+            };
+            let mut command = on_pumice(self.addresses, end, &options)?;
+            command.args(["ib_send_lat", "-d", "pumice0", "-x", "0", "-s", "8", "-F"]);
+            command.args(["-n", &count, "-p", &port_text]);
+            Ok::<Command, String>(command)
+        };
+        let mut client = command(0)?;
+        client.arg(Ipv4Addr::LOCALHOST.to_string());
+        let printed = pair(command(1)?, client, port)?;
+        let nothing = || format!("ib_send_lat printed no figure, but \"{}\"", printed.trim());
+        typical_of_perftest(&printed).ok_or_else(nothing)
+    }
+}
+
+impl Source for UnderInstrument {
+    fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
+        let without = self.typical_us(None, seconds)?;
+        let value = self.typical_us(Some(self.instrument), seconds)?;
+        Ok(Round::from([(Figure::Value, value), (Figure::Without, without)]))
+    }
+}
+
+/// Columns of perftest's latencies: bytes, iterations, least, largest and typical time in µs, and more.
+fn typical_of_perftest(printed: &str) -> Option<f64> {
+    let numbers =
+        |line: &str| -> Option<Vec<f64>> { line.split_whitespace().map(|word| word.parse().ok()).collect() };
+    let row = printed.lines().rev().filter_map(numbers).find(|row| row.len() >= 5)?;
+    row.get(4).copied()
+}
+
+/// The beginning of a command on pumice, through shared memory: end 0 or 1 has the first or second address.
+fn on_pumice(addresses: [IpAddr; 2], end: usize, options: &[&str]) -> Result<Command, String> {
+    let [own, peer] = addresses;
+    let address = if end == 0 { own } else { peer }.to_string();
+    let mut command = Command::new(own_program()?);
+    command.args(["run", "--addr", &address, "--wire", "auto", "--log", "warn"]).args(options).arg("--");
+    Ok(command)
+}
+
+fn path_text(path: &Path) -> Result<&str, String> {
+    path.to_str().ok_or_else(|| format!("the folder of {} has a name that is no text", path.display()))
+}
+
+/// A folder for files of a measurement, which goes with the value.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Folder, String> {
+        let folder = std::env::temp_dir().join(format!("pumice-perf-{}", std::process::id()));
+        let made = fs::create_dir_all(&folder);
+        made.map_err(|error| format!("{} cannot be made: {error}; set TMPDIR", folder.display()))?;
+        Ok(Folder(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind is in a folder for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a server, and a client when the server listens on this TCP port, on a core each. What the client
+/// printed.
+fn pair(server: Command, client: Command, port: u16) -> Result<String, String> {
+    let until = Instant::now() + PATIENCE;
+    let [own_core, peer_core] = cores::two();
+    let mut server = Running::start(server, peer_core)?;
+    while !is_listened_on(port) {
+        if server.has_ended()? {
+            return Err(server.why_it_ended());
+        }
+        server.in_time(until)?;
+    }
+    let mut client = Running::start(client, own_core)?;
+    while !client.has_ended()? {
+        client.in_time(until)?;
+    }
+    if client.failed() {
+        return Err(client.why_it_ended());
+    }
+    Ok(client.printed())
+}
+
+/// A program, which ends with the value at the latest.
+struct Running {
+    name: String,
+    child: Child,
+}
+
+impl Running {
+    fn start(mut command: Command, core: Option<usize>) -> Result<Running, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A process has the core of the thread that starts it.
+        let spawned = thread::scope(|scope| {
+            let pinned = scope.spawn(|| {
+                cores::pin(core);
+                command.spawn()
+            });
+            pinned.join()
+        });
+        match spawned {
+            Ok(Ok(child)) => Ok(Running { name, child }),
+            Ok(Err(error)) => Err(format!("{name} cannot be started: {error}")),
+            Err(_) => Err(format!("the thread that starts {name} panicked")),
+        }
+    }
+
+    fn has_ended(&mut self) -> Result<bool, String> {
+        let status = self.child.try_wait();
+        status
+            .map(|status| status.is_some())
+            .map_err(|error| format!("waiting for {} failed: {error}", self.name))
+    }
+
+    fn failed(&mut self) -> bool {
+        !self.child.wait().is_ok_and(|status| status.success())
+    }
+
+    /// Waits a little, unless the time is over.
+    fn in_time(&mut self, until: Instant) -> Result<(), String> {
+        if Instant::now() > until {
+            return Err(format!("{} has not ended after {} s", self.name, PATIENCE.as_secs()));
+        }
+        thread::sleep(LOOK_EVERY);
+        Ok(())
+    }
+
+    fn printed(&mut self) -> String {
+        let mut printed = Vec::new();
+        if let Some(mut output) = self.child.stdout.take() {
+            // What cannot be read was not printed.
+            let _ = output.read_to_end(&mut printed);
+        }
+        String::from_utf8_lossy(&printed).into_owned()
+    }
+
+    /// Its last words: of a program that has ended.
+    fn why_it_ended(&mut self) -> String {
+        let mut said = Vec::new();
+        if let Some(mut output) = self.child.stderr.take() {
+            let _ = output.read_to_end(&mut said);
+        }
+        let said = String::from_utf8_lossy(&said).into_owned() + &self.printed();
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
+        format!("{} failed, and its last words are \"{}\"", self.name, last.trim())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A TCP port that was free a moment ago.
+fn free_port() -> Result<u16, String> {
+    let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|listener| listener.local_addr());
+    bound.map(|at| at.port()).map_err(|error| format!("no TCP port is free: {error}"))
+}
+
+/// Whether a process listens on this TCP port: a program says it too late, for its output is a pipe.
+fn is_listened_on(port: u16) -> bool {
+    const LISTENS: &str = "0A";
+    let ends_with = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().any(|file| {
+        let sockets = fs::read_to_string(file).unwrap_or_default();
+        sockets.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let own = words.next().is_some_and(|own| own.ends_with(&ends_with));
+            own && words.nth(1) == Some(LISTENS)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_from_what_programs_print() {
+        let ucx = "iterations,50.0_percentile_lat,avg_lat\n \
+                   500,0.992,1216.820,1216.820,821.81,900.00,822,4000000\n";
+        assert_eq!(figure_of_ucx(ucx, UcxGives::Microseconds), Some(0.992));
+        let bandwidth = figure_of_ucx(ucx, UcxGives::GigabytesPerSecond).expect("a column");
+        assert!((bandwidth - 0.943_718_4).abs() < 1e-9, "{bandwidth}");
+        assert_eq!(figure_of_ucx(ucx, UcxGives::MillionsPerSecond), Some(4.0));
+        assert_eq!(figure_of_ucx("no figure, at all\n", UcxGives::Microseconds), None);
+        let perftest = " #bytes #iterations    t_min[usec]\n 8       1000          0.71           9.12 \
+                                0.78 \t       0.80        0.05   0.99   1.30\n-----\n";
+        assert_eq!(typical_of_perftest(perftest), Some(0.78));
+        assert_eq!(typical_of_perftest("remote address: LID 0000\n"), None);
+    }
+
+    #[test]
+    fn a_program_that_listens_is_seen() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        assert!(is_listened_on(port));
+        drop(listener);
+        assert!(!is_listened_on(port));
+    }
+
+    #[test]
+    fn a_program_that_fails_has_last_words() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            command
+        };
+        let port = free_port().expect("a port");
+        let failed = pair(shell("echo out of luck >&2; exit 1"), shell("true"), port);
+        assert_eq!(failed, Err("sh failed, and its last words are \"out of luck\"".to_owned()));
+    }
+}
