@@ -103,7 +103,7 @@ fn is_of_plan(finding: &Value, words: &[&str]) -> bool {
 }
 
 /// Programs with planted bugs, and the further words that a run of them needs.
-static PLANTED: [(&str, &[&str]); 58] = [
+static PLANTED: &[(&str, &[&str])] = &[
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
