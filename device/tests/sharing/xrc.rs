@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use crate::fleet::{ChildProcess, Scene};
 
 /// A process, and what it answers.
-struct Peer {
+struct XrcPeer {
     process: ChildProcess,
     index: u32,
 }
 
-impl Peer {
-    fn start(scene: &Scene) -> Peer {
+impl XrcPeer {
+    fn start(scene: &Scene) -> XrcPeer {
         let mut process = ChildProcess::start(None, scene, "xrc");
         let index = process.hear("index").parse().unwrap();
-        Peer { process, index }
+        XrcPeer { process, index }
     }
 
     /// Says something and hears the answer.
@@ -46,9 +46,9 @@ impl Peer {
 struct Stage {
     scene: Scene,
     file: PathBuf,
-    a: Peer,
-    b: Peer,
-    sender: Peer,
+    a: XrcPeer,
+    b: XrcPeer,
+    sender: XrcPeer,
     target: u32,
     initiator: u32,
     srq: u32,
@@ -60,8 +60,8 @@ impl Stage {
         let file = std::env::temp_dir().join(format!("{}-xrc", scene.folder().display()));
         fs::write(&file, "").unwrap();
         // The sender has the lowest process index: packets of no process come to it.
-        let mut sender = Peer::start(&scene);
-        let (mut a, mut b) = (Peer::start(&scene), Peer::start(&scene));
+        let mut sender = XrcPeer::start(&scene);
+        let (mut a, mut b) = (XrcPeer::start(&scene), XrcPeer::start(&scene));
         a.ok(&format!("domain {} cx", file.display()));
         assert_eq!(b.ask(&format!("domain {} cx", file.display())), "errno 22", "it exists");
         b.ok(&format!("domain {} -", file.display()));
@@ -136,7 +136,7 @@ fn statement_48_a_message_lands_with_the_owner_of_its_srq_and_the_target_outlive
     assert!(state.starts_with("2 "), "{state}");
 
     // The number stays reserved while it is in use, whatever process comes.
-    let late: Vec<u32> = (0..3).map(|_| Peer::start(&stage.scene).index).collect();
+    let late: Vec<u32> = (0..3).map(|_| XrcPeer::start(&stage.scene).index).collect();
     assert!(!late.contains(&(target >> 16)), "{late:?}");
 
     // The last one destroys it.
@@ -174,7 +174,7 @@ fn a_killed_creator_leaves_its_target_to_those_who_have_it_open() {
 fn a_killed_owner_of_an_srq_fails_the_target_and_nothing_is_stuck() {
     let mut stage = Stage::new();
     let target = stage.target;
-    let mut c = Peer::start(&stage.scene);
+    let mut c = XrcPeer::start(&stage.scene);
     c.ok(&format!("domain {} -", stage.file.display()));
     let other = c.number("srq");
     stage.exchange(0, 20);
@@ -200,7 +200,7 @@ fn killed_in_the_middle_of_a_stream_nothing_lands_where_it_should_not() {
     for round in 0..6 {
         let mut stage = Stage::new();
         let target = stage.target;
-        let mut c = Peer::start(&stage.scene);
+        let mut c = XrcPeer::start(&stage.scene);
         c.ok(&format!("domain {} -", stage.file.display()));
         let other = c.number("srq");
         c.ok(&format!("open {target} 9"));
@@ -283,7 +283,7 @@ fn what_is_in_a_domains_file_is_not_believed() {
 fn domains_of_different_files_do_not_meet() {
     let mut stage = Stage::new();
     let target = stage.target;
-    let mut c = Peer::start(&stage.scene);
+    let mut c = XrcPeer::start(&stage.scene);
     let another = std::env::temp_dir().join(format!("{}-xrc-other", stage.scene.folder().display()));
     fs::write(&another, "").unwrap();
     assert_eq!(c.ask(&format!("domain {} -", another.display())), "errno 11", "no process has made it");
@@ -303,7 +303,7 @@ fn a_process_on_another_address_is_on_another_device() {
     let IpAddr::V4(address) = stage.address() else { panic!("{}", stage.address()) };
     let [_, high, low, number] = address.octets();
     let elsewhere = stage.scene.with_address([127, high, low, number + 100].into());
-    let mut c = Peer::start(&elsewhere);
+    let mut c = XrcPeer::start(&elsewhere);
     c.ok(&format!("domain {} cx", stage.file.display()));
     assert_eq!(c.ask(&format!("open {} 1", stage.target)), "errno 22");
     let foreign = c.number("srq");
