@@ -315,7 +315,10 @@ mod tests {
     proptest! {
         /// Nothing is lost, and no part lies outside of its message.
         #[test]
-        fn what_was_parsed_is_written_again(mut bytes in vec(any::<u8>(), HEADER_BYTES..200), kind in 1..=9u8) {
+        fn what_was_parsed_is_written_again(
+            mut bytes in vec(any::<u8>(), HEADER_BYTES..200),
+            kind in 1..=9u8,
+        ) {
             bytes[..4].copy_from_slice(&MAGIC);
             bytes[4] = kind;
             let (header, behind) = Header::parse(&bytes).unwrap();

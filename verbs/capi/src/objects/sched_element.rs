@@ -1,5 +1,5 @@
-//! Nodes and leaves of mlx5's trees of bandwidth. What they ask for is checked and has no effect: no link here
-//! is shared out.
+//! Nodes and leaves of mlx5's trees of bandwidth. What they ask for is checked and has no effect: no link
+//! here is shared out.
 
 use crate::ground::abi::{ibv_context, mlx5dv_sched_leaf, mlx5dv_sched_node};
 use crate::ground::handles::{Held, Identity, Listed, Shown};
