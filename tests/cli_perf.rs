@@ -308,7 +308,7 @@ fn the_row_of_sizes_compares_the_slowest_with_the_fastest() {
 #[test]
 fn rows_of_other_programs_are_measured_or_say_what_is_missing() {
     let rows = [("ucx-latency", "ucx_perftest"), ("check", "ib_send_lat"), ("trace", "ib_send_lat")];
-    let (code, lines, stderr) = table("0.02", &rows.map(|(name, _)| name));
+    let (code, lines, stderr) = table("0.003", &rows.map(|(name, _)| name));
     assert_eq!((code, lines.len()), (Some(0), rows.len()), "{stderr} {lines:?}");
     for (line, (name, program)) in lines.iter().zip(rows) {
         assert_eq!(word(line, "row"), name);

@@ -590,6 +590,15 @@ impl State {
     /// The next completion; the oldest one, unless the schedule is shuffled.
     #[inline]
     fn take(&mut self) -> Option<Entry> {
+        // An entry is long: the usual way copies it once.
+        if self.held.is_none() && self.lost.is_none() {
+            return self.ring.pop_front();
+        }
+        self.take_specially()
+    }
+
+    #[cold]
+    fn take_specially(&mut self) -> Option<Entry> {
         let taken = if self.held.is_some() { self.take_shuffled() } else { self.ring.pop_front() };
         if self.lost.is_some() { taken.map(|entry| self.with_lost(entry)) } else { taken }
     }
@@ -622,7 +631,6 @@ impl State {
         entry
     }
 
-    #[cold]
     fn take_shuffled(&mut self) -> Option<Entry> {
         let index = self.held.as_mut()?.take(self.armed != Armed::No)?;
         self.ring.remove(index)

@@ -96,7 +96,9 @@ impl Headers {
             imm: ImmDt,
             ieth: Ieth
         );
-        out.get_mut(at..).unwrap_or_default().fill(0); // a CNP's reserved bytes
+        if at < length_bytes {
+            out.get_mut(at..).unwrap_or_default().fill(0); // a CNP's reserved bytes
+        }
         length_bytes
     }
 

@@ -48,24 +48,29 @@ impl Receivers<'_> {
         let packets = segments.len() as u64;
         self.resources.moment.end();
         while let Some((position, bytes)) = segments.next() {
-            let packet = match check(received, first + position, bytes, self.resources) {
+            let parsed = Packet::parse(bytes);
+            let packet = match &parsed {
                 Ok(packet) => packet,
-                Err(reason) => {
-                    self.resources.drop_packet(reason, flow.source, None);
+                Err(error) => {
+                    self.resources.drop_packet(malformed(*error), flow.source, None);
                     continue;
                 }
             };
+            if let Err(reason) = check_icrc(received, first + position, bytes, self.resources) {
+                self.resources.drop_packet(reason, flow.source, None);
+                continue;
+            }
             match packet.bth().destination {
                 //= linux:rxe_recv.c#rxe_rcv
                 //| A packet for the queue pair 0xFFFFFF goes to the members of its group.
-                Qpn::MULTICAST => self.deliver_to_group(now_ns, &arrival, &packet, bytes.len()),
-                Qpn::GSI => self.deliver_to_management(received, &packet),
+                Qpn::MULTICAST => self.deliver_to_group(now_ns, &arrival, packet, bytes.len()),
+                Qpn::GSI => self.deliver_to_management(received, packet),
                 destination => {
-                    let Some(index) = self.find(destination, &packet) else {
-                        self.drop_unknown(&arrival, &packet);
+                    let Some(index) = self.find(destination, packet) else {
+                        self.drop_unknown(&arrival, packet);
                         continue;
                     };
-                    let head = First { received, packet: &packet, bytes };
+                    let head = First { received, packet, bytes };
                     let delivered = self.deliver(now_ns, &arrival, index, &head, &mut segments);
                     if delivered && index != last_index {
                         self.touched.push(index);
@@ -262,22 +267,40 @@ fn next_of_run<'a>(first: &[u8], rest: &mut Segments<'a>) -> Option<(usize, &'a 
     Some(next)
 }
 
-/// Form and ICRC. The position in the batch is the IP ID that its sender's segmentation gave it.
+/// Form and ICRC of a packet, as [`check_icrc`].
 fn check<'a>(
     received: &Received<'_>,
     position: usize,
     bytes: &'a [u8],
     resources: &mut Resources,
 ) -> Result<Packet<'a>, Counter> {
-    let packet = Packet::parse(bytes).map_err(|error| match error {
+    let packet = Packet::parse(bytes).map_err(malformed)?;
+    check_icrc(received, position, bytes, resources).map(|()| packet)
+}
+
+/// What counts packets of a wrong form.
+#[cold]
+fn malformed(error: PacketError) -> Counter {
+    match error {
         PacketError::TooShort => Counter::RxTooShort,
         PacketError::BadVersion => Counter::RxBadVersion,
         PacketError::UnknownOpcode => Counter::RxBadOpcode,
         PacketError::BadPad => Counter::RxBadPad,
         PacketError::BadLength => Counter::RxBadLength,
-    })?;
+    }
+}
+
+/// The ICRC, where the medium has one. The position in the batch is the IP ID that its sender's segmentation
+/// gave the packet.
+#[inline]
+fn check_icrc(
+    received: &Received<'_>,
+    position: usize,
+    bytes: &[u8],
+    resources: &mut Resources,
+) -> Result<(), Counter> {
     if !received.has_icrc {
-        return Ok(packet);
+        return Ok(());
     }
     match icrc::verify(&received.flow, position as u16, bytes) {
         Verdict::Exact => {}
@@ -286,5 +309,5 @@ fn check<'a>(
         //| A packet with a wrong ICRC is dropped, and no NAK answers it.
         Verdict::Bad => return Err(Counter::RxBadIcrc),
     }
-    Ok(packet)
+    Ok(())
 }

@@ -463,14 +463,17 @@ impl Engine {
             reply.released();
         }
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
+        if wait && is_only_acknowledgement(responders, queue_pairs) {
+            sink.flush();
+            return false;
+        }
         let mut host = resources.host(checks.of_connections());
         let mut left_bytes = TRANSMIT_BYTES;
         let mut unfinished = false;
         for _ in 0..responders.len() {
             let Some(index) = responders.pop() else { break };
             let Some(entry) = queue_pairs.at_mut(index) else { continue };
-            let urgency = entry.qp.response_urgency();
-            if urgency == Urgency::Acknowledgement && wait {
+            if wait && entry.qp.response_urgency() == Urgency::Acknowledgement {
                 responders.push(index);
                 continue;
             }
@@ -607,6 +610,14 @@ impl Engine {
     pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
         self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
     }
+}
+
+/// Whether one acknowledgement is all that is to be answered: the usual thing after a message that completed
+/// something.
+#[inline]
+fn is_only_acknowledgement(responders: &Ready, queue_pairs: &mut QueuePairs) -> bool {
+    let entry = responders.only().and_then(|index| queue_pairs.at_mut(index));
+    entry.is_some_and(|entry| entry.qp.response_urgency() == Urgency::Acknowledgement)
 }
 
 /// What is known about a peer that a queue pair is about to give up: whether its answer may still lie here,

@@ -33,6 +33,12 @@ impl Ready {
         Some(index)
     }
 
+    /// The queue pair that waits, if it is the only one.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<u32> {
+        self.queue.front().copied().filter(|_| self.queue.len() == 1)
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
@@ -122,8 +128,11 @@ mod tests {
         ready.push(1);
         ready.push(3);
         assert_eq!((ready.pop(), ready.pop(), ready.pop()), (Some(3), Some(1), None));
+        assert_eq!(ready.only(), None);
         ready.push(3);
-        assert_eq!(ready.len(), 1);
+        assert_eq!((ready.len(), ready.only()), (1, Some(3)));
+        ready.push(1);
+        assert_eq!((ready.len(), ready.only()), (2, None), "one of two is not the only one");
     }
 
     #[test]

@@ -49,27 +49,35 @@ impl<M: Medium> SharedPort<M> {
         Some(Ok(()))
     }
 
-    /// The member that `peer` is, and the number that its owner has. The one that was asked for last is found
-    /// without a search, until another process has its place.
+    /// The member that `peer` is, and the number that its owner has.
     #[inline]
     fn member_of(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
-        let backlog = self.backlog.as_ref()?;
-        if let Some((last, member, incarnation)) = self.last_found
-            && last == peer
-            && backlog.incarnation(member) == incarnation
-        {
-            return Some((member, incarnation));
-        }
-        let member = backlog.find(peer)?;
-        Some((member, backlog.incarnation(member)))
+        self.last_member(peer).or_else(|| self.search_member(peer))
     }
 
     /// As [`member_of`](Self::member_of), and remembers it as the one that was asked for last.
     #[inline]
     fn find_member(&mut self, peer: Peer) -> Option<(MemberIndex, u64)> {
-        let (member, incarnation) = self.member_of(peer)?;
+        if let Some(found) = self.last_member(peer) {
+            return Some(found);
+        }
+        let (member, incarnation) = self.search_member(peer)?;
         self.last_found = Some((peer, member, incarnation));
         Some((member, incarnation))
+    }
+
+    /// The member that was asked for last, if it is that of `peer` and no other process has its place.
+    #[inline]
+    fn last_member(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
+        let backlog = self.backlog.as_ref()?;
+        let (last, member, incarnation) = self.last_found?;
+        (last == peer && backlog.incarnation(member) == incarnation).then_some((member, incarnation))
+    }
+
+    fn search_member(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
+        let backlog = self.backlog.as_ref()?;
+        let member = backlog.find(peer)?;
+        Some((member, backlog.incarnation(member)))
     }
 
     /// What the ring to `peer` takes, if there is one.

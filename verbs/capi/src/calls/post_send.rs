@@ -61,11 +61,16 @@ const fn atomic_operation(opcode: SendOpcode, compare_add: u64, swap: u64) -> Op
     })
 }
 
-/// A request of the device from a program's; inline data is not looked at.
+/// Makes a request of the device of a program's; inline data is not looked at. In its place, because a request
+/// is long: each move copies it.
 #[inline]
-fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<'a>, Errno> {
+fn describe<'a>(
+    qp: &Qp,
+    posted: &Posted<'a, ibv_send_wr>,
+    request: &mut SendRequest<'a>,
+) -> Result<(), Errno> {
     let wr = posted.get();
-    let mut request = SendRequest::new(wr.wr_id, opcode(wr.opcode)?);
+    *request = SendRequest::new(wr.wr_id, opcode(wr.opcode)?);
     request.flags = SendFlags::from_bits_truncate(wr.send_flags);
     request.sges = posted.elements()?;
     //= man:ibv_post_send
@@ -81,7 +86,7 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
                 return Err(INVALID);
             }
             // It names no address handle; the device fails it when its turn comes.
-            return Ok(request);
+            return Ok(());
         }
         // SAFETY: requests of datagram queue pairs fill in this member; numbers and pointers have no invalid
         // values.
@@ -89,7 +94,7 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
         // SAFETY: the program has put a live address handle or NULL there.
         let ah = unsafe { Trusted::new(ud.ah) };
         request.ud = destination(qp, ah, ud.remote_qpn, ud.remote_qkey)?;
-        return Ok(request);
+        return Ok(());
     }
     match request.opcode.info().operand {
         Operand::Atomic => {
@@ -119,7 +124,7 @@ fn request<'a>(qp: &Qp, posted: &Posted<'a, ibv_send_wr>) -> Result<SendRequest<
             request.remote = RemoteTarget { address: rdma.remote_addr, rkey: rdma.rkey };
         }
     }
-    Ok(request)
+    Ok(())
 }
 
 /// A post was refused: if the queue was full, the checker looks whether it can ever be free again.
@@ -129,6 +134,9 @@ pub(crate) fn tell_if_full(qp: &Qp, errno: Errno) {
         check::tell(|checker| checker.send_queue_is_full(qp.number().value()));
     }
 }
+
+/// What `describe` writes over.
+const UNDESCRIBED: SendRequest<'static> = SendRequest::new(0, SendOpcode::Send);
 
 /// A program's list of requests.
 type List<'a> = Requests<'a, ibv_send_wr>;
@@ -179,7 +187,7 @@ impl<'a> Poster<'a> {
     #[inline]
     fn post_inline(
         &self,
-        mut request: SendRequest<'a>,
+        request: &mut SendRequest<'a>,
         posted: &Posted<'a, ibv_send_wr>,
         list: List<'a>,
     ) -> Result<(), Errno> {
@@ -190,13 +198,13 @@ impl<'a> Poster<'a> {
             [one] => posted.memory(one),
             _ => return self.post_gathered(request, posted, list),
         };
-        self.post(slice::from_ref(&request), list)
+        self.post(slice::from_ref(request), list)
     }
 
     #[inline(never)]
     fn post_gathered(
         &self,
-        request: SendRequest<'a>,
+        request: &SendRequest<'a>,
         posted: &Posted<'a, ibv_send_wr>,
         list: List<'a>,
     ) -> Result<(), Errno> {
@@ -211,7 +219,7 @@ impl<'a> Poster<'a> {
             filled += part.len();
         }
         let inline_data = gathered.get(..filled).unwrap_or_default();
-        self.post(&[SendRequest { inline_data, ..request }], list)
+        self.post(&[SendRequest { inline_data, ..request.clone() }], list)
     }
 
     #[inline]
@@ -220,31 +228,40 @@ impl<'a> Poster<'a> {
         if !rest.is_empty() {
             return self.post_several(list);
         }
-        let request = request(self.qp, &only).map_err(|errno| self.refuse(list, errno))?;
+        let mut request = UNDESCRIBED;
+        if let Err(errno) = describe(self.qp, &only, &mut request) {
+            return Err(self.refuse(list, errno));
+        }
         if request.flags.contains(SendFlags::INLINE) {
-            self.post_inline(request, &only, list)
+            self.post_inline(&mut request, &only, list)
         } else {
             self.post(slice::from_ref(&request), list)
         }
     }
 
     fn post_several(&self, list: List<'a>) -> Result<(), Errno> {
-        let mut batch = [const { SendRequest::new(0, SendOpcode::Send) }; BATCH];
+        let mut batch = [const { UNDESCRIBED }; BATCH];
         let (mut filled, mut first, mut next) = (0, list, list);
         while let Some((current, rest)) = next.split_first() {
-            let made = request(self.qp, &current);
             let inline = current.get().send_flags & SendFlags::INLINE.bits() != 0;
-            if made.is_err() || inline || filled == BATCH {
+            if inline || filled == BATCH {
                 self.post(batch.get(..filled).unwrap_or_default(), first)?;
                 (filled, first) = (0, next);
             }
-            let made = made.map_err(|errno| self.refuse(next, errno))?;
-            if inline {
-                self.post_inline(made, &current, next)?;
-                first = rest;
-            } else if let Some(next_of_batch) = batch.get_mut(filled) {
-                *next_of_batch = made;
-                filled += 1;
+            let described = match batch.get_mut(filled) {
+                Some(request) => describe(self.qp, &current, request).map(|()| request),
+                None => Err(INVALID),
+            };
+            match described {
+                Ok(request) if inline => {
+                    self.post_inline(request, &current, next)?;
+                    first = rest;
+                }
+                Ok(_) => filled += 1,
+                Err(errno) => {
+                    self.post(batch.get(..filled).unwrap_or_default(), first)?;
+                    return Err(self.refuse(next, errno));
+                }
             }
             next = rest;
         }
