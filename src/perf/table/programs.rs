@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pumice_perf::cores;
 
 use super::figure::{Figure, Round};
-use super::rows::{Instrument, Peer, UcxGives, UcxTest};
+use super::rows::{Instrument, UcxGives, UcxPeer, UcxTest};
 use super::source::{Source, Unmeasured};
 use crate::run::{find, own_program};
 
@@ -39,17 +39,17 @@ fn installed(program: &str, package: &str) -> Result<(), Unmeasured> {
 
 /// UCX with what it has by itself.
 #[derive(Debug)]
-pub(super) struct UcxAlone(&'static Peer);
+pub(super) struct UcxAlone(&'static UcxPeer);
 
 impl UcxAlone {
-    pub(super) fn find(peer: &'static Peer) -> Result<UcxAlone, Unmeasured> {
+    pub(super) fn find(peer: &'static UcxPeer) -> Result<UcxAlone, Unmeasured> {
         installed("ucx_perftest", "ucx-utils").map(|()| UcxAlone(peer))
     }
 }
 
 impl Source for UcxAlone {
     fn round(&mut self, seconds: f64) -> Result<Round, Unmeasured> {
-        let Peer { figure, transports, device, messages: count, test } = self.0;
+        let UcxPeer { figure, transports, device, messages: count, test } = self.0;
         let command = |_| {
             let mut command = Command::new("ucx_perftest");
             command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", device);

@@ -20,7 +20,7 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     pub(super) work: Work,
     /// What UCX does in the same rounds.
-    pub(super) peers: &'static [Peer],
+    pub(super) peers: &'static [UcxPeer],
     pub(super) comparisons: &'static [Comparison],
 }
 
@@ -69,7 +69,7 @@ pub(super) enum UcxGives {
 
 /// UCX on what it has by itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peer {
+pub(super) struct UcxPeer {
     pub(super) figure: Figure,
     pub(super) transports: &'static str,
     /// UCX's device of these transports.
@@ -85,11 +85,11 @@ const TAG_RATE: UcxTest = UcxTest { test: "tag_bw", size_bytes: 8, gives: UcxGiv
 const TAG_BANDWIDTH: UcxTest =
     UcxTest { test: "tag_bw", size_bytes: 1 << 20, gives: UcxGives::GigabytesPerSecond };
 
-const fn ucx_memory(test: UcxTest, messages: u32) -> Peer {
-    Peer { figure: UcxMemory, transports: "posix,cma,self", device: "all", messages, test }
+const fn ucx_memory(test: UcxTest, messages: u32) -> UcxPeer {
+    UcxPeer { figure: UcxMemory, transports: "posix,cma,self", device: "all", messages, test }
 }
-const fn ucx_tcp(test: UcxTest, messages: u32) -> Peer {
-    Peer { figure: UcxTcp, transports: "tcp,self", device: "lo", messages, test }
+const fn ucx_tcp(test: UcxTest, messages: u32) -> UcxPeer {
+    UcxPeer { figure: UcxTcp, transports: "tcp,self", device: "lo", messages, test }
 }
 
 fn throughput(operation: Operation, wire: Wire) -> PlanBuilder {
