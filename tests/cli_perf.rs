@@ -256,8 +256,8 @@ fn table(seconds: &str, rows: &[&str]) -> (Option<i32>, Vec<Value>, String) {
     (output.status.code(), lines, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Comparisons of a row that was measured, each as "figure" or "figure/with". Each has its figures, its ratio,
-/// and says whether its goal holds, if it has one; one with a peer that is not here says so.
+/// Comparisons of a row that was measured, each as "figure" or "figure/with". Each has its figures, its
+/// ratio, and says whether its goal holds, if it has one; one with a peer that is not here says so.
 fn compared(row: &Value) -> Vec<String> {
     assert!(row["unmeasured"].is_null() && row["failed"] == false && row["rounds"] == 1, "{row}");
     assert!(row["idle_share"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{row}");

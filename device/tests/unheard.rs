@@ -54,8 +54,8 @@ fn node(world: &mut World, number: u8, heard: Option<&Arc<Mutex<Vec<String>>>>) 
     Node::on(world.add_hca_with(config, |port| Box::new(port)).unwrap(), ip, MEMORY_BYTES, 1024)
 }
 
-/// Both directions of three pairs of queue pairs: requests of all kinds and lengths, alone and in lists, while
-/// some packets get lost.
+/// Both directions of three pairs of queue pairs: requests of all kinds and lengths, alone and in lists,
+/// while some packets get lost.
 fn run(seed: u64, heard: Option<&Arc<Mutex<Vec<String>>>>) -> Outcome {
     let faults = WirePlan::seeded(seed).by_chance(20_000, Fault::Drop);
     let mut world = World::new(FabricConfig { seed, faults, ..FabricConfig::default() });

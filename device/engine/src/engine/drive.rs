@@ -468,8 +468,7 @@ impl Engine {
             return false;
         }
         let mut host = resources.host(checks.of_connections());
-        let mut left_bytes = TRANSMIT_BYTES;
-        let mut unfinished = false;
+        let (mut left_bytes, mut unfinished) = (TRANSMIT_BYTES, false);
         for _ in 0..responders.len() {
             let Some(index) = responders.pop() else { break };
             let Some(entry) = queue_pairs.at_mut(index) else { continue };

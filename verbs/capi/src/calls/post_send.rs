@@ -61,8 +61,8 @@ const fn atomic_operation(opcode: SendOpcode, compare_add: u64, swap: u64) -> Op
     })
 }
 
-/// Makes a request of the device of a program's; inline data is not looked at. In its place, because a request
-/// is long: each move copies it.
+/// Makes a request of the device of a program's; inline data is not looked at. In its place, because a
+/// request is long: each move copies it.
 #[inline]
 fn describe<'a>(
     qp: &Qp,
