@@ -231,8 +231,8 @@ impl Requests {
         known.list.drain(..over).map(|(_, identity)| identity).collect()
     }
 
-    /// So many of the oldest requests of a queue are over with one completion, also if it is not polled: those
-    /// of them that are remembered.
+    /// So many of the oldest requests of a queue are over with one completion, polled or not: those of them
+    /// that are remembered.
     pub(super) fn finish(&mut self, queue: QueueId, count: u64) -> SmallVec<[Posted; 1]> {
         self.end(queue, count).into_iter().filter_map(|identity| self.forget(identity)).collect()
     }
