@@ -232,7 +232,8 @@ impl Memory {
         if !completion.opcode.is_recv() {
             let (queue, count) = (QueueId::Sends(number), released.max(1).into());
             if completion.status != WcStatus::Success {
-                return self.requests.fail(queue, count);
+                self.requests.finish(queue, count);
+                return;
             }
             for identity in self.requests.complete(queue, count) {
                 self.request_completed(context, identity);
@@ -242,14 +243,8 @@ impl Memory {
         self.taken.remove(&number);
         let ended = match self.receives_of(context, qp) {
             queue @ QueueId::Shared(_) => self.requests.end_by_id(queue, completion.wr_id),
-            queue if self.requests.knows(queue) && completion.status != WcStatus::Success => {
-                self.requests.fail(queue, 1);
-                None
-            }
-            queue if self.requests.knows(queue) => {
-                let ended = self.requests.complete(queue, 1);
-                ended.first().and_then(|identity| self.requests.at(*identity)).cloned()
-            }
+            // The sender, who knows it, may have told the program, or be the program.
+            queue if self.requests.knows(queue) => self.requests.finish(queue, 1).pop(),
             // An XRC target takes them from the queue that each message names.
             _ => {
                 for queue in self.requests.shared_queues() {
@@ -281,11 +276,10 @@ impl Memory {
     /// The program polls a completion: from now on it may know what is over.
     fn completion_polled(&mut self, context: &mut Context, completion: &WorkCompletion) {
         self.landed_was_polled(completion);
-        if completion.status != WcStatus::Success {
+        if completion.status != WcStatus::Success || completion.opcode.is_recv() {
             return;
         }
-        let of = if completion.opcode.is_recv() { QueueId::Receives } else { QueueId::Sends };
-        for posted in self.requests.polled(of(completion.qp_num)) {
+        for posted in self.requests.polled(QueueId::Sends(completion.qp_num)) {
             if posted.role == Role::Payload && !posted.is_settled {
                 self.look_at_payload(context, &posted);
             }

@@ -231,11 +231,10 @@ impl Requests {
         known.list.drain(..over).map(|(_, identity)| identity).collect()
     }
 
-    /// So many of the oldest requests of a queue fail or are flushed by one completion.
-    pub(super) fn fail(&mut self, queue: QueueId, count: u64) {
-        for identity in self.end(queue, count) {
-            self.forget(identity);
-        }
+    /// So many of the oldest requests of a queue are over with one completion, polled or not: those of them
+    /// that are remembered.
+    pub(super) fn finish(&mut self, queue: QueueId, count: u64) -> SmallVec<[Posted; 1]> {
+        self.end(queue, count).into_iter().filter_map(|identity| self.forget(identity)).collect()
     }
 
     /// So many of the oldest requests of a queue end well by one completion. They are remembered until the
