@@ -96,7 +96,11 @@ struct Waiting {
 
 impl Waiting {
     fn start(program: &Path, after: &str) -> Waiting {
-        let mut child = run(program, after).stderr(Stdio::piped()).spawn().expect("the program can be run");
+        Waiting::of(&mut run(program, after))
+    }
+
+    fn of(command: &mut Command) -> Waiting {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program can be run");
         let said = BufReader::new(child.stderr.take().expect("a pipe"));
         Waiting { child, said, heard: String::new() }
     }
@@ -176,15 +180,21 @@ fn nothing_is_said_if_it_is_turned_off() {
     assert!(!output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
-fn hang(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_pumice")).arg("hang").args(arguments).output().expect("it runs")
+/// `pumice hang`, of the programs that meet in this folder.
+fn hang(runtime: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pumice"));
+    command.env("XDG_RUNTIME_DIR", runtime).arg("hang").args(arguments);
+    command.output().expect("it runs")
 }
 
 #[test]
 fn pumice_hang_names_the_circle_of_two_programs_at_once() {
     let Some(program) = compile("both_wait", &[]) else { return };
+    // Programs of other tests wait at the same time, and meet elsewhere.
+    let runtime = tempfile::tempdir().expect("the folder of temporary files is writable");
+    let hang = |arguments: &[&str]| hang(runtime.path(), arguments);
     // It says nothing itself before it ends.
-    let _waiting = Waiting::start(&program, "60s");
+    let _waiting = Waiting::of(run(&program, "60s").env("XDG_RUNTIME_DIR", runtime.path()));
     let folder = scratch();
     let (svg, dot) = (folder.join("hang.svg"), folder.join("hang.dot"));
     let (svg, dot) = (svg.to_string_lossy(), dot.to_string_lossy());

@@ -5,6 +5,8 @@
 mod kit;
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use kit::{Scratch, text};
@@ -25,6 +27,19 @@ fn a_program_runs_in_the_time_of_its_world() {
     assert!(said.starts_with("pumice: certified: this run repeats (digest "), "{said}");
     assert!(said.ends_with("pumice: the program ended with 3\n"), "{said}");
     assert_eq!(one, other);
+}
+
+#[test]
+fn a_world_has_a_runtime_folder_of_its_own_also_below_shared_memory() {
+    let scratch = Scratch::new("runtime");
+    let folder = Path::new("/dev/shm").join(format!("pumice-world-runtime-{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&folder).expect("a folder can be made in memory");
+    let arguments = ["--", "sh", "-c", "ls -d \"$XDG_RUNTIME_DIR\"/pumice/sysfs*/ | wc -l"];
+    let mut command = scratch.command(&arguments);
+    let ran = command.env("XDG_RUNTIME_DIR", &folder).output().expect("the program can be run");
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    assert_eq!(text(&ran.stdout), "1\n", "the tree of this run is in it, and no other: {ran:?}");
+    assert!(text(&ran.stderr).starts_with("pumice: certified: "), "{ran:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
@@ -83,6 +84,11 @@ struct Prepared {
     environment: Vec<CString>,
     /// The same, if the world has a folder of temporary files of its own.
     environment_inside: Vec<CString>,
+    /// Folders that are empty in every world.
+    empty_folders: Vec<CString>,
+    /// Folders that are made in these, outer ones first: they lead to `private_folders`.
+    made_folders: Vec<CString>,
+    /// Folders that are empty in this one.
     private_folders: Vec<CString>,
     /// Files of the machine, and what they say; folders say nothing.
     machine_files: Vec<(CString, Option<String>)>,
@@ -130,12 +136,20 @@ impl Prepared {
             arguments: options.arguments.iter().map(|one| text(one.as_bytes())).collect::<Result<_, _>>()?,
             environment: environment(&ENVIRONMENT)?,
             environment_inside: environment(&inside)?,
+            empty_folders: EMPTY_FOLDERS
+                .iter()
+                .map(|folder| text(folder.as_bytes()))
+                .collect::<Result<_, _>>()?,
+            made_folders: options
+                .private_folders
+                .iter()
+                .flat_map(|folder| below_empty_ones(folder))
+                .map(|folder| text(folder.as_os_str().as_bytes()))
+                .collect::<Result<_, _>>()?,
             private_folders: options
                 .private_folders
                 .iter()
-                .map(|folder| folder.as_os_str().as_bytes())
-                .chain(EMPTY_FOLDERS.map(str::as_bytes))
-                .map(text)
+                .map(|folder| text(folder.as_os_str().as_bytes()))
                 .collect::<Result<_, _>>()?,
             machine_files: machine_files()
                 .into_iter()
@@ -217,6 +231,16 @@ fn wait_for(child: Pid) {
     }
 }
 
+/// A folder and those that lead to it from one that is empty in every world, outer ones first; nothing if it
+/// lies in none of these.
+fn below_empty_ones(folder: &Path) -> Vec<&Path> {
+    let is_below =
+        |path: &&Path| EMPTY_FOLDERS.iter().any(|empty| path.starts_with(empty) && *path != Path::new(empty));
+    let mut found: Vec<&Path> = folder.ancestors().filter(is_below).collect();
+    found.reverse();
+    found
+}
+
 /// A /proc of the processes of the world, and mounts that the machine does not see. Whether the folder of
 /// temporary files is one of them.
 fn private_mounts(command: &Prepared) -> bool {
@@ -225,11 +249,20 @@ fn private_mounts(command: &Prepared) -> bool {
     let _ = mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING);
     let _ = mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), NOTHING);
     let (mut has_own_memory, mut has_own_system) = (false, false);
-    for folder in &command.private_folders {
+    let empty = |folder: &CString| {
         let options = Some("mode=0700");
-        let done = mount(Some("tmpfs"), folder.as_c_str(), Some("tmpfs"), MsFlags::empty(), options);
-        has_own_memory |= done.is_ok() && folder.as_bytes() == SHARED_MEMORY.as_bytes();
-        has_own_system |= done.is_ok() && folder.as_bytes() == SYSTEM.as_bytes();
+        mount(Some("tmpfs"), folder.as_c_str(), Some("tmpfs"), MsFlags::empty(), options).is_ok()
+    };
+    for folder in &command.empty_folders {
+        let is_empty = empty(folder);
+        has_own_memory |= is_empty && folder.as_bytes() == SHARED_MEMORY.as_bytes();
+        has_own_system |= is_empty && folder.as_bytes() == SYSTEM.as_bytes();
+    }
+    for folder in &command.made_folders {
+        let _ = nix::unistd::mkdir(folder.as_c_str(), nix::sys::stat::Mode::S_IRWXU);
+    }
+    for folder in &command.private_folders {
+        empty(folder);
     }
     for (path, text) in command.machine_files.iter().filter(|_| has_own_system) {
         let _ = match text {
