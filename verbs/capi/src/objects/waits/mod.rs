@@ -21,7 +21,7 @@ use pumice_device::objects::completion_queue::CompletionQueue;
 use pumice_device::outside;
 use pumice_device::settings::Log;
 use pumice_device::standings;
-use pumice_device::waits::{Due, Standing, Waits, WaitsSubscriber, graph};
+use pumice_device::waits::{Due, Standing, Vain, Waits, WaitsSubscriber, graph};
 use pumice_transport::host::Counter;
 use pumice_transport::path::ROCE_PORT;
 
@@ -119,11 +119,12 @@ fn look(pace: &mut Pace, is_asked: bool) {
     let open: Vec<(Watched, Arc<Waits>)> =
         devices.into_iter().filter_map(|one| Some((one.clone(), one.waits.upgrade()?))).collect();
     let (mut is_idle, mut is_at_rest) = (true, true);
+    let mut found = Vec::new();
     for (watched, waits) in &open {
         let now_ns = watched.clock.now_ns();
         let due = waits.look(now_ns, &queues_of(watched.device), moved(&watched.counters));
         if due != Due::default() {
-            judge(watched, waits, due, is_asked);
+            found.extend(judge(watched, waits, due, is_asked));
         } else if is_asked {
             let asked = Asked::now(watched.device);
             ask::keep(watched.device, &asked, waits, now_ns, true);
@@ -132,7 +133,9 @@ fn look(pace: &mut Pace, is_asked: bool) {
         is_idle &= is_at_rest && waits.is_idle() && has_nothing(watched);
     }
     tell_siblings();
+    // Before it is told: who reads the sentence may end the process at once.
     tell::still_holds(open.iter().map(|(_, waits)| waits.as_ref()));
+    found.iter().for_each(tell::tell);
     pace.next(is_idle, is_at_rest);
 }
 
@@ -148,15 +151,15 @@ fn has_nothing(watched: &Watched) -> bool {
         && objects.cqs.iter().all(|cq| cq.filled == 0)
 }
 
-/// Finds out what threads and other processes do, and tells what is waited for in vain.
-fn judge(watched: &Watched, waits: &Arc<Waits>, due: Due, is_asked: bool) {
+/// Finds out what threads and other processes do, and what is waited for in vain.
+fn judge(watched: &Watched, waits: &Arc<Waits>, due: Due, is_asked: bool) -> Vec<Vain> {
     let device = watched.device;
     // The others look at their threads while this process looks at its own.
     let before = others(due.is_at_rest);
     let asked = Asked::now(device);
     let now_ns = watched.clock.now_ns();
     ask::keep(device, &asked, waits, now_ns, is_asked);
-    let Some(objects) = (watched.objects)(device) else { return };
+    let Some(objects) = (watched.objects)(device) else { return Vec::new() };
     let now = if due.is_at_rest { after(&before) } else { before.clone() };
     let queues = queues_of(device);
     let mut found = waits.judge(now_ns, &queues, &asked.waiters, &objects, &now);
@@ -164,10 +167,10 @@ fn judge(watched: &Watched, waits: &Arc<Waits>, due: Due, is_asked: bool) {
         let all = graph(&before, &now);
         found.extend(waits.judge_all(now_ns, &is_own(&objects), &now, &all, &asked.waiters));
     }
-    found.iter().for_each(tell::tell);
     if !found.is_empty() {
         ask::keep(device, &asked, waits, now_ns, is_asked);
     }
+    found
 }
 
 /// Whether a process as it stands is this one, by its device and its objects.
