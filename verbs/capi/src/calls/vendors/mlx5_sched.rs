@@ -131,7 +131,7 @@ pub(crate) extern "C" fn mlx5dv_sched_leaf_destroy(leaf: *mut mlx5dv_sched_leaf)
 /// A queue pair belongs to leaves: one for what it asks for, one for what it answers.
 pub(crate) extern "C" fn mlx5dv_modify_qp_sched_elem(
     qp: *mut ibv_qp,
-    requestor: *mut mlx5dv_sched_leaf,
+    requester: *mut mlx5dv_sched_leaf,
     responder: *mut mlx5dv_sched_leaf,
 ) -> c_int {
     let call = Call::mlx5dv_modify_qp_sched_elem;
@@ -142,7 +142,7 @@ pub(crate) extern "C" fn mlx5dv_modify_qp_sched_elem(
         let held = live::<Qp>(qp)?;
         check_mlx5(&*held.context()?)?;
         let answers = live_or_none::<SchedLeaf>(responder)?.is_some();
-        live_or_none::<SchedLeaf>(requestor)?;
+        live_or_none::<SchedLeaf>(requester)?;
         match held.verbs_type() {
             QPT_RC => Ok(()),
             QPT_UC | QPT_UD | QPT_RAW_PACKET if answers => {
