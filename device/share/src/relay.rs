@@ -324,6 +324,8 @@ mod tests {
     use super::*;
     use std::net::IpAddr;
     use std::path::PathBuf;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     fn nth(index: u16) -> MemberIndex {
         MemberIndex::of_number(index).unwrap()
@@ -439,11 +441,25 @@ mod tests {
         pair.a.sockets.name(&DatagramSocket::new().unwrap(), &asker_name(stem, 77)).unwrap();
         assert_eq!(pair.names().len(), 6, "{:?}", pair.names());
         let asker = Asker::bind(&pair.b.sockets).unwrap();
+        // A child that another test has forked has copies of the closed sockets until it executes its program.
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > Duration::from_secs(60);
+        while asker.ask(&pair.registries[0], nth(9)) != Sent::NoProcess && !is_late() {
+            thread::yield_now();
+        }
         assert_eq!(asker.ask(&pair.registries[0], nth(9)), Sent::NoProcess);
-        let again = Asker::bind(&pair.b.sockets).unwrap();
+        let again = loop {
+            let again = Asker::bind(&pair.b.sockets).unwrap();
+            if pair.names().len() == 7 || is_late() {
+                break again;
+            }
+        };
         assert_eq!(pair.names().len(), 7, "the processes that ask live: {:?}", pair.names());
         drop((asker, again));
         pair.registries[0].load(&[nth(1)]).unwrap();
+        while pair.names().len() > 3 && !is_late() {
+            pair.registries[0].load(&[nth(1)]).unwrap();
+        }
         assert_eq!(pair.names(), [stem.clone(), format!("{stem}-slot1"), format!("{stem}-slot2")]);
     }
 
