@@ -441,7 +441,7 @@ mod tests {
         pair.a.sockets.name(&DatagramSocket::new().unwrap(), &asker_name(stem, 77)).unwrap();
         assert_eq!(pair.names().len(), 6, "{:?}", pair.names());
         let asker = Asker::bind(&pair.b.sockets).unwrap();
-        // A child that another test has forked has copies of the closed sockets until it executes its program.
+        // A child that another test forks has copies of the closed sockets until it executes its program.
         let begun = Instant::now();
         let is_late = || begun.elapsed() > Duration::from_secs(60);
         while asker.ask(&pair.registries[0], nth(9)) != Sent::NoProcess && !is_late() {
