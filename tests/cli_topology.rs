@@ -1,10 +1,13 @@
 //! `pumice topology`, and topologies that `pumice run` refuses.
 
-use std::io::Write as _;
+#[path = "scratch/file.rs"]
+mod file;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use tempfile::TempPath;
+
+use file::{path_of, scratch};
 
 fn pumice(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pumice")).args(arguments).output().unwrap()
@@ -13,17 +16,6 @@ fn pumice(arguments: &[&str]) -> Output {
 fn texts(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
-}
-
-/// A file with this end of its name, which goes away with the value.
-fn scratch(name: &str, contents: &str) -> TempPath {
-    let mut file = tempfile::Builder::new().suffix(&format!("-{name}")).tempfile().unwrap();
-    file.write_all(contents.as_bytes()).unwrap();
-    file.into_temp_path()
-}
-
-fn path_of(file: &TempPath) -> &str {
-    file.to_str().unwrap()
 }
 
 const STAR: &str = "kind = \"star\"\nhosts = [\n\"127.77.0.2\",\n\

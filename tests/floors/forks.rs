@@ -7,7 +7,7 @@ use super::tree::{read, sources};
 
 /// What programs load. The command line and the measuring library do not fork while they have a device.
 const LOADED: [&str; 4] = ["transport/src/", "device/", "verbs/src/", "verbs/capi/src/"];
-/// Preloads, which import no floor: they have no lock at all.
+/// Preloads: they have no lock at all, and of the floors ask only what has none.
 const PRELOADS: [&str; 3] = ["verbs/sysfs/src/", "verbs/rspreload/src/", "verbs/checkpreload/src/"];
 /// What can be held, or be half done, when another thread forks. `Once` is a part of other names.
 const LOCKS: [&str; 8] = ["Mutex", "RwLock", "Condvar", "LazyLock", "OnceLock", "Once<", "Turn<", "Barrier"];

@@ -92,6 +92,11 @@ const fn ucx_tcp(test: UcxTest, messages: u32) -> UcxPeer {
     UcxPeer { figure: UcxTcp, transports: "tcp,self", device: "lo", messages, test }
 }
 
+/// Of 1 MiB, whichever way the bytes go.
+const MEBIBYTE_PEERS: &[UcxPeer] = &[ucx_memory(TAG_BANDWIDTH, 2_000), ucx_tcp(TAG_BANDWIDTH, 1_000)];
+const MEBIBYTE_GOALS: &[Comparison] =
+    &[at_least(beside(Value, UcxMemory), 0.85), at_least(beside(Value, UcxTcp), 1.5), beside(Value, Memcpy)];
+
 fn throughput(operation: Operation, wire: Wire) -> PlanBuilder {
     Plan::throughput(operation, Service::Rc).wire(wire)
 }
@@ -160,24 +165,16 @@ pub(crate) static ROWS: &[Row] = &[
         what: "WRITEs of 1 MiB through shared memory",
         unit: "GB/s",
         work: Work::Ends { plan: || throughput(Operation::Write, Wire::Auto), factor: 1.0 },
-        peers: &[ucx_memory(TAG_BANDWIDTH, 2_000), ucx_tcp(TAG_BANDWIDTH, 1_000)],
-        comparisons: &[
-            at_least(beside(Value, UcxMemory), 0.85),
-            at_least(beside(Value, UcxTcp), 1.5),
-            beside(Value, Memcpy),
-        ],
+        peers: MEBIBYTE_PEERS,
+        comparisons: MEBIBYTE_GOALS,
     },
     Row {
         name: "read-1M",
         what: "READs of 1 MiB through shared memory, so that the bytes go the other way",
         unit: "GB/s",
         work: Work::Ends { plan: || throughput(Operation::Read, Wire::Auto), factor: 1.0 },
-        peers: &[ucx_memory(TAG_BANDWIDTH, 2_000), ucx_tcp(TAG_BANDWIDTH, 1_000)],
-        comparisons: &[
-            at_least(beside(Value, UcxMemory), 0.85),
-            at_least(beside(Value, UcxTcp), 1.5),
-            beside(Value, Memcpy),
-        ],
+        peers: MEBIBYTE_PEERS,
+        comparisons: MEBIBYTE_GOALS,
     },
     Row {
         name: "sizes",

@@ -56,7 +56,7 @@ pub(crate) fn create(
     let cookie = room.cookie();
     let events = EventSource::of_object(domain.context_pointer(), cookie);
     let (mut max_wr, max_sge) = (attributes.max_wr, attributes.max_sge);
-    if max_wr == 0 && context.device().profile().vendor() == Some(Vendor::Mellanox) {
+    if max_wr == 0 && context.is_of(Vendor::Mellanox) {
         // mlx5 makes one, and says how many places it has.
         max_wr = 1;
     }

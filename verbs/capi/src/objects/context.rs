@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pumice_device::ground::table::Handle;
 use pumice_device::hca::{Hca, TargetRegistration};
 use pumice_device::objects::completion_queue::CompletionQueue;
+use pumice_device::profile::Vendor;
 use pumice_transport::wire::Qpn;
 
 use super::adapter::{Adapter, adapter};
@@ -103,6 +104,11 @@ impl Context {
 
     pub(crate) fn hca(&self) -> &Arc<Hca> {
         self.adapter.hca()
+    }
+
+    /// Whether its device looks like one of a vendor.
+    pub(crate) fn is_of(&self, vendor: Vendor) -> bool {
+        self.device().profile().vendor() == Some(vendor)
     }
 
     /// Its asynchronous events.

@@ -20,8 +20,9 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 /// # Errors
 /// ENOMEM: the device looks like mlx5, the variable wants huge pages, and the host has none.
 pub(crate) fn check(open: &Context, variable: &'static str) -> Result<(), Errno> {
-    let is_mlx5 = open.device().profile().vendor() == Some(Vendor::Mellanox);
-    if !is_mlx5 || environment::variable(variable).is_none_or(|value| value != HUGE_PAGES_ONLY) {
+    if !open.is_of(Vendor::Mellanox)
+        || environment::variable(variable).is_none_or(|value| value != HUGE_PAGES_ONLY)
+    {
         return Ok(());
     }
     let count = files::fact_text(HUGE_PAGES).ok().and_then(|text| text.trim().parse::<u64>().ok());

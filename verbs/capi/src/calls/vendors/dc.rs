@@ -40,7 +40,6 @@ const PACKET_CREDITS: u32 = 1 << 5;
 const OUT_OF_ORDER: u32 = 1 << 7;
 const FLAGS_SERVED: u32 = NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER;
 const FLAGS_KNOWN: u32 = (1 << 8) - 1;
-const QPT_RC: u32 = 2;
 /// `MLX5DV_DCTYPE_*`.
 const TYPE_TARGET: u32 = 1;
 const TYPE_INITIATOR: u32 = 2;
@@ -66,8 +65,7 @@ fn with_dc(context: *mut ibv_context) -> Result<std::sync::Arc<Context>, Errno> 
 
 /// Whether a device looks like mlx5, and its profile has queue pairs of DC.
 pub(crate) fn has_dc(open: &Context) -> bool {
-    let profile = open.device().profile();
-    profile.vendor() == Some(Vendor::Mellanox) && profile.queue_pairs.has(QpType::Dci)
+    open.is_of(Vendor::Mellanox) && open.device().profile().queue_pairs.has(QpType::Dci)
 }
 
 /// What a program asks for, beside what all queue pairs have; none: nothing that only DC has.
@@ -93,7 +91,7 @@ fn service_of(
             )
         }));
     }
-    if flags & OUT_OF_ORDER != 0 && ![QPT_DRIVER, QPT_RC].contains(&attributes.qp_type) {
+    if flags & OUT_OF_ORDER != 0 && ![QPT_DRIVER, QpType::Rc as u32].contains(&attributes.qp_type) {
         return Err(
             NOT_SUPPORTED.because(|| format!("{call} refused: only RC and DC take MLX5DV_QP_CREATE_OOO_DP"))
         );

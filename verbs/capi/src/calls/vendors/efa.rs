@@ -81,8 +81,7 @@ fn efa_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> {
 /// # Errors
 /// EOPNOTSUPP: it does not.
 fn check_efa(open: &Context) -> Result<(), Errno> {
-    let profile = open.device().profile();
-    let is_efa = profile.vendor() == Some(Vendor::Amazon) && profile.dv == DirectCalls::Calls;
+    let is_efa = open.is_of(Vendor::Amazon) && open.device().profile().dv == DirectCalls::Calls;
     if is_efa { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 

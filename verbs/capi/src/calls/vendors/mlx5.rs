@@ -117,8 +117,7 @@ pub(super) fn mlx5_of(context: *mut ibv_context) -> Result<Arc<Context>, Errno> 
 /// # Errors
 /// EOPNOTSUPP: it does not.
 pub(super) fn check_mlx5(open: &Context) -> Result<(), Errno> {
-    let is_mlx5 = open.device().profile().vendor() == Some(Vendor::Mellanox);
-    if is_mlx5 { Ok(()) } else { Err(NOT_SUPPORTED) }
+    if open.is_of(Vendor::Mellanox) { Ok(()) } else { Err(NOT_SUPPORTED) }
 }
 
 /// Answers on every device of the vendor, because perftest asks each before it makes a queue pair. There is

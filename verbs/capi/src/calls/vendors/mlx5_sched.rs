@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 
 use pumice_calls::Call;
+use pumice_transport::types::QpType;
 
 use super::mlx5::{check_mlx5, mlx5_of, serves};
 use crate::ground::abi::{ibv_context, ibv_qp, mlx5dv_sched_attr, mlx5dv_sched_leaf, mlx5dv_sched_node};
@@ -18,11 +19,6 @@ use crate::objects::sched_element::{SchedLeaf, SchedNode};
 
 /// `MLX5DV_SCHED_ELEM_ATTR_FLAGS_*`: a share, and a limit.
 const FLAGS_KNOWN: u32 = 3;
-/// `IBV_QPT_*` of queue pairs that may belong to a leaf.
-const QPT_RC: u32 = 2;
-const QPT_UC: u32 = 3;
-const QPT_UD: u32 = 4;
-const QPT_RAW_PACKET: u32 = 8;
 
 /// What an element is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,12 +139,12 @@ pub(crate) extern "C" fn mlx5dv_modify_qp_sched_elem(
         check_mlx5(&*held.context()?)?;
         let answers = live_or_none::<SchedLeaf>(responder)?.is_some();
         live_or_none::<SchedLeaf>(requester)?;
-        match held.verbs_type() {
-            QPT_RC => Ok(()),
-            QPT_UC | QPT_UD | QPT_RAW_PACKET if answers => {
+        match QpType::of_verbs(held.verbs_type()) {
+            Some(QpType::Rc) => Ok(()),
+            Some(QpType::Uc | QpType::Ud | QpType::RawPacket) if answers => {
                 Err(INVALID.because(|| format!("{call} refused: only RC has a leaf for what it answers")))
             }
-            QPT_UC | QPT_UD | QPT_RAW_PACKET => Ok(()),
+            Some(QpType::Uc | QpType::Ud | QpType::RawPacket) => Ok(()),
             _ => Err(NOT_SUPPORTED),
         }
     })
