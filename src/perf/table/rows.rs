@@ -92,7 +92,7 @@ const fn ucx_tcp(test: UcxTest, messages: u32) -> UcxPeer {
     UcxPeer { figure: UcxTcp, transports: "tcp,self", device: "lo", messages, test }
 }
 
-/// Of 1 MiB, whichever way the bytes go.
+/// Of messages of 1 MiB, for both directions.
 const MEBIBYTE_PEERS: &[UcxPeer] = &[ucx_memory(TAG_BANDWIDTH, 2_000), ucx_tcp(TAG_BANDWIDTH, 1_000)];
 const MEBIBYTE_GOALS: &[Comparison] =
     &[at_least(beside(Value, UcxMemory), 0.85), at_least(beside(Value, UcxTcp), 1.5), beside(Value, Memcpy)];
