@@ -168,7 +168,7 @@ static PLANTED: &[(&str, &[&str])] = &[
 fn for_each_planted(judge: impl Fn(&str, &[&str]) + Sync) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..4 {
             scope.spawn(|| {
                 while let Some((name, words)) = PLANTED.get(next.fetch_add(1, Ordering::Relaxed)) {
                     judge(name, words);
