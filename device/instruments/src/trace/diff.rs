@@ -77,7 +77,8 @@ impl Differences {
             }
         }
         order(first, second, &mut found);
-        found.sort_by_key(|departure| (departure.at_ns, departure.kind));
+        found.sort_by_key(|(turn, departure)| (*turn, departure.kind));
+        let mut found: Vec<Departure> = found.into_iter().map(|(_, departure)| departure).collect();
         all.more = found.len().saturating_sub(MOST) as u64;
         found.truncate(MOST);
         all.departures = found;
@@ -140,40 +141,46 @@ fn compare(
     process: Option<&TimelineProcess>,
     one: Option<&QueuePair>,
     other: Option<&QueuePair>,
-    found: &mut Vec<Departure>,
+    found: &mut Vec<(u64, Departure)>,
 ) {
     let Some((process, qp)) = process.zip(one.or(other)) else { return };
     let empty: &[Message] = &[];
     let [a, b] = [one, other].map(|qp| qp.map_or(empty, |qp| qp.messages.as_slice()));
-    let mut say = |kind, message: &Message, sentence: String| {
-        found.push(Departure {
+    // The clocks of two runs are two: what the first run alone posted comes after all that the second one did.
+    let ended_ns = b.last().map_or(0, |message| message.posted_ns);
+    let mut say = |turn, kind, message: &Message, sentence: String| {
+        let departure = Departure {
             kind,
             at_ns: message.posted_ns,
             tag: process.header.tag.clone(),
             qp: qp.ordinal,
             message: message.number,
             sentence,
-        });
+        };
+        found.push((turn, departure));
     };
     for index in 0..a.len().max(b.len()) {
         match (a.get(index), b.get(index)) {
             (Some(a), Some(b)) => {
                 let (ours, theirs) = (posted(a), posted(b));
                 if ours != theirs {
-                    say(DepartureKind::Posted, b, format!("{ours} in the first run, {theirs} in the second"));
+                    let sentence = format!("{ours} in the first run, {theirs} in the second");
+                    say(b.posted_ns, DepartureKind::Posted, b, sentence);
                     // From here on the two are not the same messages.
                     return;
                 }
                 if let Some((kind, sentence)) = departs(process, a, b) {
-                    say(kind, b, sentence);
+                    say(b.posted_ns, kind, b, sentence);
                 }
             }
             (Some(a), None) => {
-                posted_more(index, a, &mut say, ("first", "second"));
+                let sentence = posted_more(index, a, "first", "second");
+                say(a.posted_ns.max(ended_ns), DepartureKind::Posted, a, sentence);
                 return;
             }
             (None, Some(b)) => {
-                posted_more(index, b, &mut say, ("second", "first"));
+                let sentence = posted_more(index, b, "second", "first");
+                say(b.posted_ns, DepartureKind::Posted, b, sentence);
                 return;
             }
             (None, None) => return,
@@ -182,17 +189,8 @@ fn compare(
 }
 
 /// One run has posted more.
-fn posted_more(
-    index: usize,
-    message: &Message,
-    say: &mut impl FnMut(DepartureKind, &Message, String),
-    (has, lacks): (&str, &str),
-) {
-    let sentence = format!(
-        "the {has} run posted it ({}), and the {lacks} run ended after {index} requests",
-        posted(message)
-    );
-    say(DepartureKind::Posted, message, sentence);
+fn posted_more(index: usize, message: &Message, has: &str, lacks: &str) -> String {
+    format!("the {has} run posted it ({}), and the {lacks} run ended after {index} requests", posted(message))
 }
 
 /// How a message of the second run departs from the same one of the first.
@@ -246,7 +244,7 @@ fn ended(message: &Message) -> String {
 }
 
 /// Where the order of completions, over all queue pairs of a process, departs first.
-fn order(first: &Timeline, second: &Timeline, found: &mut Vec<Departure>) {
+fn order(first: &Timeline, second: &Timeline, found: &mut Vec<(u64, Departure)>) {
     for (one, other) in pairs(first, second) {
         let Some((one, other)) = one.zip(other) else { continue };
         let [ours, theirs] = [one, other].map(completions);
@@ -258,14 +256,15 @@ fn order(first: &Timeline, second: &Timeline, found: &mut Vec<Departure>) {
              this one in the second",
             ours.2, ours.1
         );
-        found.push(Departure {
+        let departure = Departure {
             kind: DepartureKind::Order,
             at_ns: theirs.0,
             tag: other.header.tag.clone(),
             qp: theirs.1,
             message: theirs.2,
             sentence,
-        });
+        };
+        found.push((theirs.0, departure));
     }
 }
 
