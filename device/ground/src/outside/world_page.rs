@@ -20,6 +20,8 @@ struct Page {
     looked_in_vain: AtomicU64,
     /// When something happens that no thread of the world does.
     until_ns: AtomicU64,
+    /// Calls of the world that sent to a socket.
+    sent: AtomicU64,
     reading_ns: AtomicU64,
     /// What a point takes.
     point_ns: AtomicU64,
@@ -55,6 +57,11 @@ pub(super) fn point() -> bool {
 /// The thread found nothing. Whether it may go on all the same.
 pub(super) fn looked_in_vain() -> bool {
     page().is_some_and(Page::looked_in_vain)
+}
+
+/// How many calls of the world have sent to a socket; none without a page.
+pub(super) fn sent() -> Option<u64> {
+    page().map(|page| page.sent.load(Ordering::Relaxed))
 }
 
 impl Page {
@@ -113,6 +120,7 @@ mod tests {
             vain: word(0),
             looked_in_vain: word(0),
             until_ns: word(10_000),
+            sent: word(0),
             reading_ns: word(50),
             point_ns: word(600),
             most_vain: word(3),

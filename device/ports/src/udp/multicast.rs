@@ -135,6 +135,10 @@ impl Groups {
         Ok(())
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.joined.is_empty()
+    }
+
     /// The group socket whose turn it is, if any: groups and unicast alternate.
     pub(super) fn turn(&mut self) -> Option<(RawFd, IpAddr)> {
         if self.joined.is_empty() {

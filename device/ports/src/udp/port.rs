@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use libc::c_int;
+use pumice_ground::outside::world::FoundEmpty;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::path::{Flow, Path};
 use pumice_transport::wire::source_port;
@@ -42,6 +43,7 @@ pub struct UdpPort {
     /// Packets on their way out one by one, when the kernel would not cut the batch.
     scratch: Vec<u8>,
     counters: UdpCounters,
+    found_empty: FoundEmpty,
 }
 
 impl UdpPort {
@@ -70,6 +72,7 @@ impl UdpPort {
         let own_port = name.as_socket().map_or(config.port, |name| name.port());
         Ok(UdpPort {
             groups: Groups::new(&socket, address, own_port, config),
+            found_empty: FoundEmpty::default(),
             senders: Senders::new(config.buffer_bytes),
             is_exclusive: !config.reuse_port,
             scopes: Scopes::default(),
@@ -299,6 +302,9 @@ impl Port for UdpPort {
     }
 
     fn receive(&mut self, _now_ns: u64, handler: &mut dyn FnMut(&Received<'_>)) -> bool {
+        if self.groups.is_empty() && self.found_empty.is_still_empty() {
+            return false;
+        }
         let receive = |fd: RawFd, buffer: &mut [u8]| {
             message::receive(fd, buffer, &mut Control::new(), libc::MSG_DONTWAIT)
         };
@@ -312,6 +318,7 @@ impl Port for UdpPort {
             arrival = receive(self.socket.as_raw_fd(), &mut self.buffer);
             bound = self.address;
         }
+        self.found_empty.looked(arrival.is_some());
         let Some(arrival) = arrival else { return false };
         if arrival.truncated {
             self.counters.truncated += 1;

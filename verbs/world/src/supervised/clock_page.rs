@@ -34,20 +34,22 @@ struct Lent {
     vain: u64,
     looked_in_vain: u64,
     until_ns: u64,
+    /// What was sent in the world.
+    sent: u64,
 }
 
 /// How many they are, those behind them, and the first of what clocks show when the world begins.
-const CHANGING: usize = 6;
-const READING: usize = 6;
-const POINT: usize = 7;
-const MOST_VAIN: usize = 8;
-const BASES: usize = 9;
+const CHANGING: usize = 7;
+const READING: usize = 7;
+const POINT: usize = 8;
+const MOST_VAIN: usize = 9;
+const BASES: usize = 10;
 const WORDS: usize = BASES + CLOCKS as usize;
 
 impl Lent {
     fn bytes(self) -> [u8; CHANGING * 8] {
-        let Lent { now_ns, readings_left, points_left, vain, looked_in_vain, until_ns } = self;
-        let words = [now_ns, readings_left, points_left, vain, looked_in_vain, until_ns];
+        let Lent { now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent } = self;
+        let words = [now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent];
         let mut bytes = [0; CHANGING * 8];
         bytes.copy_from_slice(words.map(u64::to_ne_bytes).as_flattened());
         bytes
@@ -58,8 +60,8 @@ impl Lent {
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_ne_bytes(*bytes);
         }
-        let [now_ns, readings_left, points_left, vain, looked_in_vain, until_ns] = words;
-        Lent { now_ns, readings_left, points_left, vain, looked_in_vain, until_ns }
+        let [now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent] = words;
+        Lent { now_ns, readings_left, points_left, vain, looked_in_vain, until_ns, sent }
     }
 }
 
@@ -99,6 +101,7 @@ impl Supervisor {
             vain: u64::from(thread.vain),
             looked_in_vain: u64::from(thread.looked_in_vain),
             until_ns: self.next_ns().unwrap_or(u64::MAX),
+            sent: self.sent,
         };
         // It may have ended.
         let _ = tracee.write(page, &lent.bytes());

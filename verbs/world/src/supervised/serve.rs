@@ -97,6 +97,7 @@ impl Supervisor {
             Service::Receives(flags) => self.transfer(id, call, libc::POLLIN, Some(flags), woken),
             Service::Writes => self.transfer(id, call, libc::POLLOUT, None, woken),
             Service::Sends(flags) => {
+                self.sent += 1;
                 self.bind_unbound(id, call)?;
                 self.transfer(id, call, libc::POLLOUT, Some(flags), woken)
             }

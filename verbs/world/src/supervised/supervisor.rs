@@ -93,6 +93,8 @@ pub(crate) struct Supervisor {
     pub(crate) passed_over: u32,
     /// How often something changed that others may wait for.
     pub(crate) changes: u64,
+    /// Calls that send to a socket.
+    pub(crate) sent: u64,
     /// How many of these have been looked at.
     pub(crate) looked_at: u64,
     /// The next port for a socket that asks for any.
@@ -146,6 +148,7 @@ impl Supervisor {
             last: None,
             passed_over: 0,
             changes: 1,
+            sent: 0,
             looked_at: 0,
             next_port: 32_768,
             sleeps: BTreeMap::new(),
