@@ -136,12 +136,16 @@ fn memory(text: &str) -> String {
     text.lines().map(correct).collect()
 }
 
-/// The memory of a process: files are of one device, and their inodes are made of their names.
+/// The memory of a process: files are of one device, and their inodes are made of their names. Each kernel has
+/// other pages of its own.
 fn maps(text: &str) -> String {
     let mut corrected = String::new();
     for line in text.lines() {
         let mut fields = line.splitn(6, ' ').collect::<Vec<_>>();
         let name = fields.get(5).map_or("", |name| name.trim());
+        if name.starts_with("[v") {
+            continue;
+        }
         let inode = name.bytes().fold(0_u32, |all, byte| all.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let inode = if name.starts_with('/') { inode | 1 } else { 0 }.to_string();
         if let Some(device) = fields.get_mut(3) {
@@ -199,6 +203,8 @@ mod tests {
         let corrected = maps(line);
         assert!(corrected.starts_with("7ffff7dd5000-7ffff7dfb000 r--p 00001000 00:01 "), "{corrected}");
         assert!(!corrected.contains("12345") && corrected.ends_with("/lib/x.so\n"), "{corrected}");
+        let of_kernel = "7ffff7fbd000-7ffff7fbf000 r--p 00000000 00:00 0                          [vvar_vclock]\n";
+        assert_eq!(maps(of_kernel), "");
     }
 
     #[test]

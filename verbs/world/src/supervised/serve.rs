@@ -23,6 +23,10 @@ pub(crate) enum Made {
 /// The call, as it is made: registers that are other than the program set them.
 pub(crate) type Change<'a> = &'a dyn Fn(&mut Registers);
 
+/// What the kernel has a call come to that is to begin anew: from ERESTARTSYS to ERESTART_RESTARTBLOCK, which
+/// programs never see.
+const TO_BEGIN_ANEW: std::ops::RangeInclusive<i64> = -516..=-512;
+
 /// As it is.
 pub(crate) const AS_IT_IS: Change<'static> = &|_| {};
 
@@ -217,6 +221,7 @@ impl Supervisor {
         if arguments_of(&registers) != arguments_of(&call.registers) {
             let _ = tracee.set_registers(registers);
         }
+        let mut begins_anew = false;
         loop {
             match tracee.finish_call() {
                 Ok(()) | Err(Errno::ESRCH) => {}
@@ -225,8 +230,18 @@ impl Supervisor {
             match await_stop(tracee)? {
                 Stop::CallEnd => {
                     let after = tracee.registers()?;
+                    let result = after.rax as i64;
+                    // The supervisor stopped the thread as it began the call, and no signal came: the kernel
+                    // lets the call begin anew, which is a stop of its own.
+                    if TO_BEGIN_ANEW.contains(&result) && ended_by_signal(tracee, &call).is_none() {
+                        begins_anew = true;
+                        continue;
+                    }
+                    if std::mem::take(&mut begins_anew) && result == -i64::from(libc::ENOSYS) {
+                        continue;
+                    }
                     self.restore(tracee, &call, after)?;
-                    return Ok(Made::Result(after.rax as i64));
+                    return Ok(Made::Result(result));
                 }
                 Stop::Born(child, waits) => {
                     self.born(id, child, &call)?;
