@@ -19,6 +19,8 @@ const ZEROED: [usize; 17] = [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 36, 39
 /// runs and when it ends, time-outs, and what the kernel has measured of the other side.
 const TIMER_FIELDS: [(usize, &str); 7] =
     [(5, "00:00000000"), (6, "00000000"), (12, "0"), (13, "0"), (14, "0"), (15, "0"), (16, "0")];
+/// Where the names of files begin in `maps`.
+const NAME_COLUMN: usize = 73;
 /// The field of its start, counted likewise.
 const START: usize = 19;
 
@@ -141,20 +143,17 @@ fn memory(text: &str) -> String {
 fn maps(text: &str) -> String {
     let mut corrected = String::new();
     for line in text.lines() {
-        let mut fields = line.splitn(6, ' ').collect::<Vec<_>>();
-        let name = fields.get(5).map_or("", |name| name.trim());
+        let fields = line.splitn(6, ' ').collect::<Vec<_>>();
+        let [range, rights, offset, _, _, rest @ ..] = fields.as_slice() else { continue };
+        let name = rest.first().map_or("", |name| name.trim());
         if name.starts_with("[v") {
             continue;
         }
         let inode = name.bytes().fold(0_u32, |all, byte| all.wrapping_mul(31).wrapping_add(u32::from(byte)));
-        let inode = if name.starts_with('/') { inode | 1 } else { 0 }.to_string();
-        if let Some(device) = fields.get_mut(3) {
-            *device = if inode == "0" { "00:00" } else { "00:01" };
-        }
-        if let Some(number) = fields.get_mut(4) {
-            *number = &inode;
-        }
-        corrected.push_str(&fields.join(" "));
+        let (device, inode) = if name.starts_with('/') { ("00:01", inode | 1) } else { ("00:00", 0) };
+        let facts = format!("{range} {rights} {offset} {device} {inode}");
+        let line = format!("{facts:<NAME_COLUMN$}{name}");
+        corrected.push_str(line.trim_end());
         corrected.push('\n');
     }
     corrected
@@ -203,7 +202,8 @@ mod tests {
         let corrected = maps(line);
         assert!(corrected.starts_with("7ffff7dd5000-7ffff7dfb000 r--p 00001000 00:01 "), "{corrected}");
         assert!(!corrected.contains("12345") && corrected.ends_with("/lib/x.so\n"), "{corrected}");
-        let of_kernel = "7ffff7fbd000-7ffff7fbf000 r--p 00000000 00:00 0                          [vvar_vclock]\n";
+        let of_kernel =
+            "7ffff7fbd000-7ffff7fbf000 r--p 00000000 00:00 0                          [vvar_vclock]\n";
         assert_eq!(maps(of_kernel), "");
     }
 
