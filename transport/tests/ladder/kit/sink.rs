@@ -2,7 +2,7 @@
 
 use pumice_transport::host::Transmit;
 use pumice_transport::path::Path;
-use pumice_transport::wire::{Packet, Qpn, icrc};
+use pumice_transport::wire::{ICRC_BYTES, Packet, Qpn, icrc};
 
 use super::PEER;
 use super::literal::Literal;
@@ -50,7 +50,8 @@ impl Sink {
                 if self.seal.is_some() {
                     let verdict = icrc::verify(&sent.path.flow, 0, &sent.bytes);
                     assert_eq!(verdict, icrc::Verdict::Exact, "ICRC of {:02x?}", sent.bytes);
-                    Packet::parse(&sent.bytes).expect("a packet that is sent can be parsed");
+                    let packet = Packet::parse(&sent.bytes).expect("a packet that is sent can be parsed");
+                    assert_written_alike(&packet);
                 }
                 let literal = Literal::parse(&sent.bytes, PEER);
                 let destination = literal.destination.unwrap_or(PEER.value());
@@ -67,6 +68,13 @@ impl Sink {
             Err(packets) => panic!("expected one packet, got {packets:#?}"),
         }
     }
+}
+
+/// Queue pairs write headers one by one; headers that are a value are the same bytes.
+fn assert_written_alike(packet: &Packet<'_>) {
+    let mut bytes = vec![0x5a; packet.bytes().len()];
+    let written = packet.headers().emit_packet(packet.payload(), &mut bytes);
+    assert_eq!(bytes[..written], packet.bytes()[..packet.bytes().len() - ICRC_BYTES]);
 }
 
 impl Transmit for Sink {
