@@ -1,6 +1,6 @@
 //! The notification point: answers congestion marks (ECN "CE") with CNPs.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::convert::Infallible;
 
 use super::outbound::{self, Emitted, Progress};
@@ -18,7 +18,7 @@ const CONGESTION_EXPERIENCED: u8 = 0b11;
 pub(crate) struct Notifier {
     pending: bool,
     last_ns: Option<u64>,
-    path: Option<Box<Path>>,
+    path: Option<Arc<Path>>,
 }
 
 impl Notifier {
@@ -62,7 +62,7 @@ impl Notifier {
         };
         // A CNP is not marked itself: its ECN field is 0.
         let traffic_class = settings.congestion.notification.cnp_dscp << 2;
-        let path = self.path.get_or_insert_with(|| Box::new(Path { traffic_class, ..path.clone() }));
+        let path = self.path.get_or_insert_with(|| Arc::new(Path { traffic_class, ..path.clone() }));
         let mut bth = settings.bth(Operation::Cnp, Psn::new(0));
         bth.opcode = crate::wire::Opcode::from_byte(Operation::Cnp as u8);
         bth.becn = true;

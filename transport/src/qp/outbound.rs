@@ -1,5 +1,7 @@
 //! Packets on their way out: requests, responses and CNPs of all services are written here.
 
+use alloc::sync::Arc;
+
 use super::settings::Settings;
 use crate::event::{Departure, PacketIdentity, QpEvent};
 use crate::host::{Host, Transmit};
@@ -110,7 +112,7 @@ pub(crate) fn harm<T: Transmit>(fate: Fate, sink: &mut T) {
 /// `fill` failed: the packet is abandoned.
 #[inline]
 pub(crate) fn emit<T: Transmit, E>(
-    path: &Path,
+    path: &Arc<Path>,
     bth: &mut Bth,
     payload_bytes: usize,
     sink: &mut T,

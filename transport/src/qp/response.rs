@@ -328,7 +328,7 @@ impl Responses {
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, Psn> {
-        let Some(path) = settings.path.as_deref() else {
+        let Some(path) = settings.path.as_ref() else {
             self.queue.clear();
             return Ok(Progress::Idle);
         };
@@ -353,7 +353,7 @@ impl Responses {
                 return Ok(Progress::Blocked);
             }
             if let Some(pacer) = pacer {
-                let sent = (path, outbound::packet_bytes(bth.opcode, payload_bytes));
+                let sent = (&**path, outbound::packet_bytes(bth.opcode, payload_bytes));
                 pacer.handle_sent(Paced::Answers, sent, now_ns, &settings.context, host);
             }
             if host.listens(Topic::Packets) {

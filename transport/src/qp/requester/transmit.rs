@@ -1,5 +1,7 @@
 //! From the send queue to packets: the same for RC, UC, UD and XRC.
 
+use alloc::sync::Arc;
+
 use super::request::RequestPacket;
 use super::{Outstanding, Requester, SendFailure};
 use crate::event::{PacketIdentity, Side, Topic};
@@ -184,7 +186,7 @@ impl Requester {
             }
         }
         if let Some(pacer) = &mut self.pacer {
-            let sent = (path, outbound::packet_bytes(bth.opcode, request.payload_bytes));
+            let sent = (&**path, outbound::packet_bytes(bth.opcode, request.payload_bytes));
             pacer.handle_sent(Paced::Requests, sent, now_ns, &settings.context, host);
         }
         let mut fate = Fate::default();
@@ -305,9 +307,9 @@ fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &m
 /// # Errors
 /// The request cannot be sent.
 #[inline]
-fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Path, WcStatus> {
+fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Arc<Path>, WcStatus> {
     if !settings.qp_type.is_datagram() {
-        return settings.path.as_deref().ok_or(WcStatus::LocQpOpErr);
+        return settings.path.as_ref().ok_or(WcStatus::LocQpOpErr);
     }
     let destination = wqe.ud().ok_or(WcStatus::LocQpOpErr)?;
     if wqe.length_bytes as usize > settings.mtu_bytes {

@@ -1,5 +1,7 @@
 //! One packet of a service that numbers its messages is written.
 
+use alloc::sync::Arc;
+
 use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
@@ -9,7 +11,7 @@ use crate::wire::{Deth, Extensions, Operation, Psn, Qpn};
 
 /// Where a packet goes, and what fault plans know it by.
 pub(crate) struct To<'a> {
-    pub(crate) path: &'a Path,
+    pub(crate) path: &'a Arc<Path>,
     pub(crate) qpn: Qpn,
     pub(crate) qkey: u32,
     pub(crate) side: Side,
