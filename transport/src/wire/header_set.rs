@@ -143,7 +143,8 @@ impl<'a> Extensions<'a> {
         if !self.missing.contains(H::KIND) {
             return;
         }
-        debug_assert_eq!(self.missing.bits() & (H::KIND.bits() - 1), 0, "a header before this one is missing");
+        let is_next = self.missing.bits() & (H::KIND.bits() - 1) == 0;
+        debug_assert!(is_next, "a header before this one is missing");
         self.missing.remove(H::KIND);
         let rest = mem::take(&mut self.rest);
         header().write(rest);

@@ -54,8 +54,7 @@ pub(crate) fn send_packet<H: Host, T: Transmit, E>(
             relative_psn: psn.value(),
             transmission: to.transmission,
         };
-        let written =
-            Written { identity, bth: &bth, aeth: None, payload_bytes, psn_count: 1, path: to.path };
+        let written = Written { identity, bth: &bth, aeth: None, payload_bytes, psn_count: 1, path: to.path };
         outbound::emit_sent(settings, &written, host, sink);
     }
     Ok(emitted)
