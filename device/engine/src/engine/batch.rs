@@ -48,7 +48,7 @@ pub(crate) struct BatchBuilder {
     process: ProcessIndex,
     /// Number of the run of batches with this path and this process, from 1.
     series: u64,
-    /// The first packet is for a queue pair of the process, and not for queue pair 1, whose packets name none.
+    /// The first packet names the process; those of queue pair 1 name none.
     names_process: bool,
     /// What the way to the peer takes, asked for when the batch was begun.
     limits: PortLimits,
