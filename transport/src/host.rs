@@ -3,6 +3,7 @@
 //! The device implements [`Host`] and passes it to every call, so the protocol owns no memory, no
 //! completion queue and no receive queue; a unit test passes a fake over a `Vec<u8>`.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -304,8 +305,9 @@ pub trait Host {
 pub trait Transmit {
     /// Room for one packet of `length_bytes` (BTH … pad and 4 bytes of ICRC) on `path`; the caller
     /// writes everything but the ICRC and then calls [`Transmit::seal`]. `None`: no more now; ask
-    /// again later. The bytes handed out have arbitrary contents.
-    fn begin(&mut self, path: &Path, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]>;
+    /// again later. The bytes handed out have arbitrary contents. The path is one that the sink may keep, so
+    /// that it knows the path of the next packet without reading it.
+    fn begin(&mut self, path: &Arc<Path>, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]>;
 
     /// The packet begun last is complete: compute its ICRC and queue it.
     fn seal(&mut self);

@@ -18,6 +18,9 @@ use super::limits::Peer;
 pub struct GsoBatch<'a> {
     /// Where all of the packets go.
     pub path: &'a Path,
+    /// Batches of one port with the same number have one path, and go to one process; 0: none is known to. So
+    /// a port need not find out again what it knows of the batch before.
+    pub series: u64,
     /// Bytes of every packet (BTH to ICRC) but the last, which may be shorter.
     pub segment_bytes: usize,
     /// The packets, one after the other, not empty. The ICRC of the k-th (from 0) is made with IP ID k.
@@ -34,7 +37,7 @@ pub struct GsoBatch<'a> {
 impl<'a> GsoBatch<'a> {
     /// A batch to whose packets nothing happens.
     pub fn new(path: &'a Path, segment_bytes: usize, bytes: &'a [u8]) -> GsoBatch<'a> {
-        GsoBatch { path, segment_bytes, bytes, has_icrc: true, fates: &[], comments: &[] }
+        GsoBatch { path, series: 0, segment_bytes, bytes, has_icrc: true, fates: &[], comments: &[] }
     }
 
     /// The packets of the batch, in order. A `segment_bytes` of zero makes one packet of everything.

@@ -1,6 +1,6 @@
 //! The notification point: answers congestion marks (ECN "CE") with CNPs.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::convert::Infallible;
 
 use super::outbound::{self, Emitted, Progress};
@@ -8,7 +8,7 @@ use super::settings::Settings;
 use crate::event::{PacketIdentity, QpEvent, Side, Topic};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
-use crate::wire::{Headers, Operation, Psn};
+use crate::wire::{CnpReserved, Extensions, Operation, Psn};
 
 /// ECN field "congestion experienced".
 const CONGESTION_EXPERIENCED: u8 = 0b11;
@@ -18,7 +18,7 @@ const CONGESTION_EXPERIENCED: u8 = 0b11;
 pub(crate) struct Notifier {
     pending: bool,
     last_ns: Option<u64>,
-    path: Option<Box<Path>>,
+    path: Option<Arc<Path>>,
 }
 
 impl Notifier {
@@ -62,12 +62,12 @@ impl Notifier {
         };
         // A CNP is not marked itself: its ECN field is 0.
         let traffic_class = settings.congestion.notification.cnp_dscp << 2;
-        let path = self.path.get_or_insert_with(|| Box::new(Path { traffic_class, ..path.clone() }));
+        let path = self.path.get_or_insert_with(|| Arc::new(Path { traffic_class, ..path.clone() }));
         let mut bth = settings.bth(Operation::Cnp, Psn::new(0));
         bth.opcode = crate::wire::Opcode::from_byte(Operation::Cnp as u8);
         bth.becn = true;
-        let mut headers = Headers::new(bth);
-        let emitted = outbound::emit(path, &mut headers, 0, sink, |_| Ok::<(), Infallible>(()));
+        let extend = |extensions: &mut Extensions<'_>| extensions.put(|| CnpReserved);
+        let emitted = outbound::emit(path, &mut bth, 0, sink, extend, |_| Ok::<(), Infallible>(()));
         if emitted == Ok(Emitted::NoRoom) {
             return Progress::Blocked;
         }
@@ -76,7 +76,7 @@ impl Notifier {
             let identity =
                 PacketIdentity { side: Side::Notification, message: 0, relative_psn: 0, transmission: 1 };
             let written =
-                outbound::Written { identity, headers: &headers, payload_bytes: 0, psn_count: 0, path };
+                outbound::Written { identity, bth: &bth, aeth: None, payload_bytes: 0, psn_count: 0, path };
             let _ = outbound::emit_sent(settings, &written, host, sink);
         }
         self.pending = false;

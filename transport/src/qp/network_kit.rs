@@ -147,7 +147,7 @@ pub(super) struct Out {
 }
 
 impl Transmit for Out {
-    fn begin(&mut self, path: &Path, _: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
+    fn begin(&mut self, path: &Arc<Path>, _: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
         if self.packets.len() >= self.room {
             return None;
         }

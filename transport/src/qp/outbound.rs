@@ -1,11 +1,13 @@
 //! Packets on their way out: requests, responses and CNPs of all services are written here.
 
+use alloc::sync::Arc;
+
 use super::settings::Settings;
 use crate::event::{Departure, PacketIdentity, QpEvent};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
 use crate::types::Fate;
-use crate::wire::{Bth, Headers, ICRC_BYTES, OperationClass, Syndrome};
+use crate::wire::{Aeth, Bth, Extensions, HeaderSet, ICRC_BYTES, Opcode, OperationClass, Syndrome};
 
 /// What is left to do after a transmit call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +30,9 @@ pub(crate) enum Emitted {
 /// A packet that was just written, or will be.
 pub(crate) struct Written<'a> {
     pub(crate) identity: PacketIdentity,
-    pub(crate) headers: &'a Headers,
+    pub(crate) bth: &'a Bth,
+    /// Of an answer.
+    pub(crate) aeth: Option<Aeth>,
     pub(crate) payload_bytes: usize,
     /// PSNs that it takes.
     pub(crate) psn_count: u32,
@@ -37,14 +41,14 @@ pub(crate) struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn length_bytes(&self) -> u32 {
-        packet_bytes(self.headers, self.payload_bytes) as u32
+        packet_bytes(self.bth.opcode, self.payload_bytes) as u32
     }
 
     /// What the host is told of it when it decides what happens to it.
     pub(crate) fn departure(&self, settings: &Settings) -> Departure<'a> {
-        let opcode = self.headers.bth.opcode;
+        let opcode = self.bth.opcode;
         let acknowledges = opcode.info().is_some_and(|info| info.class == OperationClass::Acknowledge);
-        let aeth = self.headers.aeth.filter(|_| acknowledges);
+        let aeth = self.aeth.filter(|_| acknowledges);
         Departure {
             identity: self.identity,
             connection: settings.connection,
@@ -55,22 +59,28 @@ impl<'a> Written<'a> {
             length_bytes: self.length_bytes(),
             payload_bytes: self.payload_bytes as u32,
             path: self.path,
-            destination: self.headers.bth.destination,
+            destination: self.bth.destination,
         }
     }
 
     /// Tells of the packet, which is in the sink.
     pub(crate) fn emit<H: Host>(&self, settings: &Settings, host: &mut H) {
-        let Bth { opcode, psn, destination, .. } = self.headers.bth;
+        let Bth { opcode, psn, destination, .. } = *self.bth;
         let (identity, path, length_bytes) = (self.identity, self.path, self.length_bytes());
         let event = QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path };
         host.emit(&settings.context, event);
     }
 }
 
+/// The headers after the BTH of a packet with this opcode, and the bytes of all its headers.
+#[inline]
+fn headers_of(opcode: Opcode) -> (HeaderSet, usize) {
+    opcode.info().map_or((HeaderSet::empty(), Bth::LEN), |info| (info.headers, info.header_bytes))
+}
+
 /// Bytes of a packet from the BTH to the ICRC.
-pub(crate) fn packet_bytes(headers: &Headers, payload_bytes: usize) -> usize {
-    headers.len() + payload_bytes.next_multiple_of(4) + ICRC_BYTES
+pub(crate) fn packet_bytes(opcode: Opcode, payload_bytes: usize) -> usize {
+    headers_of(opcode).1 + payload_bytes.next_multiple_of(4) + ICRC_BYTES
 }
 
 /// Tells of a packet that is in the sink, and does to it what the host decides, which it returns.
@@ -94,28 +104,37 @@ pub(crate) fn harm<T: Transmit>(fate: Fate, sink: &mut T) {
     }
 }
 
-/// Writes one packet into the sink: headers, payload, pad. The pad count follows from the payload; `fill`
-/// gets the bytes of the payload unless there are none.
+/// Writes one packet into the sink: headers, payload, pad. The pad count follows from the payload. `extend`
+/// puts the headers that the opcode has after the BTH, and is not called if it has none; `fill` gets the
+/// bytes of the payload unless there are none.
 ///
 /// # Errors
 /// `fill` failed: the packet is abandoned.
 #[inline]
 pub(crate) fn emit<T: Transmit, E>(
-    path: &Path,
-    headers: &mut Headers,
+    path: &Arc<Path>,
+    bth: &mut Bth,
     payload_bytes: usize,
     sink: &mut T,
+    extend: impl FnOnce(&mut Extensions<'_>),
     fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
 ) -> Result<Emitted, E> {
     let pad_bytes = payload_bytes.wrapping_neg() & 3;
-    headers.bth.pad_count = pad_bytes as u8;
-    let header_bytes = headers.len();
+    bth.pad_count = pad_bytes as u8;
+    let (headers, header_bytes) = headers_of(bth.opcode);
     let payload_end = header_bytes + payload_bytes;
     let length_bytes = payload_end + pad_bytes + ICRC_BYTES;
-    let Some(packet) = sink.begin(path, headers.bth.destination, length_bytes) else {
+    let Some(packet) = sink.begin(path, bth.destination, length_bytes) else {
         return Ok(Emitted::NoRoom);
     };
-    headers.emit_all(header_bytes, packet);
+    bth.emit(packet);
+    if !headers.is_empty()
+        && let Some(out) = packet.get_mut(Bth::LEN..header_bytes)
+    {
+        let mut extensions = Extensions::new(headers, out);
+        extend(&mut extensions);
+        debug_assert!(extensions.is_complete(), "{} has more headers than were put", bth.opcode);
+    }
     if payload_bytes > 0
         && let Some(payload) = packet.get_mut(header_bytes..payload_end)
         && let Err(error) = fill(payload)

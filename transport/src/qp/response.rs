@@ -9,7 +9,9 @@ use crate::event::{PacketIdentity, Side, Topic, Transmissions};
 use crate::host::{Host, RemoteKey, Transmit};
 use crate::path::Path;
 use crate::types::{Cause, Detail, Fate, RemoteRange};
-use crate::wire::{Aeth, AtomicAckEth, Headers, NakCode, Operation, Packets, Position, Psn, Syndrome};
+use crate::wire::{
+    Aeth, AtomicAckEth, Bth, Extensions, NakCode, Operation, Packets, Position, Psn, Syndrome,
+};
 
 /// Slots of the response queue beyond those for READs and atomics: acknowledgements between them.
 const ACKNOWLEDGE_SLOTS: usize = 8;
@@ -326,7 +328,7 @@ impl Responses {
         host: &mut H,
         sink: &mut T,
     ) -> Result<Progress, Psn> {
-        let Some(path) = settings.path.as_deref() else {
+        let Some(path) = settings.path.as_ref() else {
             self.queue.clear();
             return Ok(Progress::Idle);
         };
@@ -336,24 +338,29 @@ impl Responses {
             if pacer.as_mut().is_some_and(|pacer| !pacer.admits(Paced::Answers, now_ns)) {
                 return Ok(Progress::Idle);
             }
-            let (mut headers, payload_bytes) = response.next_packet(settings);
-            let psn = headers.bth.psn;
-            let emitted =
-                outbound::emit(path, &mut headers, payload_bytes, sink, |payload| match response {
-                    Response::Read(stream) => stream.load(settings, psn, payload, host),
-                    _ => Ok(()),
-                })?;
+            let Answer { mut bth, aeth, original, payload_bytes } = response.next_packet(settings);
+            let psn = bth.psn;
+            let extend = |extensions: &mut Extensions<'_>| {
+                extensions.put(|| aeth);
+                extensions.put(|| AtomicAckEth { original });
+            };
+            let fill = |payload: &mut [u8]| match &*response {
+                Response::Read(stream) => stream.load(settings, psn, payload, host),
+                _ => Ok(()),
+            };
+            let emitted = outbound::emit(path, &mut bth, payload_bytes, sink, extend, fill)?;
             if emitted == Emitted::NoRoom {
                 return Ok(Progress::Blocked);
             }
             if let Some(pacer) = pacer {
-                let sent = (path, outbound::packet_bytes(&headers, payload_bytes));
+                let sent = (&**path, outbound::packet_bytes(bth.opcode, payload_bytes));
                 pacer.handle_sent(Paced::Answers, sent, now_ns, &settings.context, host);
             }
             if host.listens(Topic::Packets) {
                 let transmission = self.transmissions.note(psn, 1);
                 let identity = identity(settings, psn, response.message(), transmission);
-                let written = Written { identity, headers: &headers, payload_bytes, psn_count: 1, path };
+                let written =
+                    Written { identity, bth: &bth, aeth: Some(aeth), payload_bytes, psn_count: 1, path };
                 match response {
                     Response::Acknowledge { syndrome: Syndrome::Ack { .. }, fate, .. } => {
                         written.emit(settings, host);
@@ -392,39 +399,50 @@ fn identity(settings: &Settings, psn: Psn, message: u32, transmission: u32) -> P
 /// What happens to the ACK of a message.
 #[cold]
 fn ack_fate<H: Host>(settings: &Settings, path: &Path, psn: Psn, msn: u32, host: &mut H) -> Fate {
-    let headers = with_aeth(settings, Operation::Acknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
+    let answer = Answer::new(settings, Operation::Acknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
     let identity = identity(settings, psn, before(msn), 1);
-    let written = Written { identity, headers: &headers, payload_bytes: 0, psn_count: 1, path };
+    let (bth, aeth) = (&answer.bth, Some(answer.aeth));
+    let written = Written { identity, bth, aeth, payload_bytes: 0, psn_count: 1, path };
     host.fate(&settings.context, &written.departure(settings))
 }
 
-#[inline]
-fn with_aeth(settings: &Settings, operation: Operation, psn: Psn, syndrome: Syndrome, msn: u32) -> Headers {
-    let mut headers = Headers::new(settings.bth(operation, psn));
-    headers.aeth = Some(Aeth { syndrome: syndrome.byte(), msn });
-    headers
+/// What an answer carries: the row of its opcode says which of the headers.
+struct Answer {
+    bth: Bth,
+    aeth: Aeth,
+    /// Of an atomic operation: what was there before.
+    original: u64,
+    payload_bytes: usize,
+}
+
+impl Answer {
+    /// Without payload.
+    #[inline]
+    fn new(settings: &Settings, operation: Operation, psn: Psn, syndrome: Syndrome, msn: u32) -> Answer {
+        let aeth = Aeth { syndrome: syndrome.byte(), msn };
+        Answer { bth: settings.bth(operation, psn), aeth, original: 0, payload_bytes: 0 }
+    }
 }
 
 impl Response {
-    /// Headers and payload length of its next packet.
+    /// Its next packet.
     #[inline]
-    fn next_packet(&self, settings: &Settings) -> (Headers, usize) {
-        let with_aeth = |operation, psn, syndrome, msn| with_aeth(settings, operation, psn, syndrome, msn);
+    fn next_packet(&self, settings: &Settings) -> Answer {
+        let answer = |operation, psn, syndrome, msn| Answer::new(settings, operation, psn, syndrome, msn);
         match *self {
             Response::Acknowledge { syndrome, psn, msn, .. } => {
-                (with_aeth(Operation::Acknowledge, psn, syndrome, msn), 0)
+                answer(Operation::Acknowledge, psn, syndrome, msn)
             }
             Response::Atomic { psn, original, msn, .. } => {
                 //= linux:rxe_resp.c#send_atomic_ack
                 //| An atomic operation is answered by one packet with the original value.
-                let mut headers = with_aeth(Operation::AtomicAcknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
-                headers.atomic_ack_eth = Some(AtomicAckEth { original });
-                (headers, 0)
+                let answer = answer(Operation::AtomicAcknowledge, psn, Syndrome::ACK_UNLIMITED, msn);
+                Answer { original, ..answer }
             }
             Response::Empty { psn, msn, .. } => {
                 //= linux:rxe_resp.c#send_read_response_ack
                 //| FLUSH and ATOMIC WRITE are answered by a READ RESPONSE ONLY without payload.
-                (with_aeth(Operation::ReadResponseOnly, psn, Syndrome::ACK_UNLIMITED, msn), 0)
+                answer(Operation::ReadResponseOnly, psn, Syndrome::ACK_UNLIMITED, msn)
             }
             Response::Read(ref stream) => stream.next_packet(settings),
         }
@@ -437,19 +455,18 @@ impl ReadStream {
         u64::from(self.sent) * settings.mtu_bytes as u64
     }
 
-    /// Headers and payload length of the next response packet. Middle packets carry no AETH.
+    /// The next response packet.
     #[inline]
-    fn next_packet(&self, settings: &Settings) -> (Headers, usize) {
+    fn next_packet(&self, settings: &Settings) -> Answer {
         let position = Position::of(self.sent == 0, self.sent + 1 >= self.count);
-        let operation = Packets::READ_RESPONSE.at(position).unwrap_or(Operation::ReadResponseOnly);
-        let mut headers = Headers::new(settings.bth(operation, self.first_psn.plus(self.sent)));
         //= statement:17
         //| Middle responses of a READ have no AETH, and the others have one.
-        if position != Position::Middle {
-            headers.aeth = Some(Aeth { syndrome: Syndrome::ACK_UNLIMITED.byte(), msn: self.msn });
-        }
+        let operation = Packets::READ_RESPONSE.at(position).unwrap_or(Operation::ReadResponseOnly);
+        let psn = self.first_psn.plus(self.sent);
         let left = u64::from(self.length_bytes).saturating_sub(self.offset(settings));
-        (headers, left.min(settings.mtu_bytes as u64) as usize)
+        let payload_bytes = left.min(settings.mtu_bytes as u64) as usize;
+        let answer = Answer::new(settings, operation, psn, Syndrome::ACK_UNLIMITED, self.msn);
+        Answer { payload_bytes, ..answer }
     }
 
     /// Copies the memory that the next packet carries.

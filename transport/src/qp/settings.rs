@@ -66,6 +66,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// The three opcode bits of this queue pair's packets.
+    #[inline]
     pub(crate) fn service(&self) -> Service {
         self.qp_type.service()
     }
@@ -83,6 +84,7 @@ impl Settings {
     }
 
     /// A BTH to the connected peer.
+    #[inline]
     pub(crate) fn bth(&self, operation: Operation, psn: Psn) -> Bth {
         Bth {
             opcode: Opcode::new(self.service(), operation),

@@ -1,5 +1,7 @@
 //! Which headers follow the BTH, and where.
 
+use core::mem;
+
 use super::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Ieth, ImmDt, Reth, XrcEth};
 
 bitflags::bitflags! {
@@ -72,9 +74,105 @@ impl HeaderSet {
     }
 }
 
+/// A header after the BTH.
+pub(crate) trait Header {
+    /// Which one it is.
+    const KIND: HeaderSet;
+    /// Its length.
+    const BYTES: usize;
+
+    /// Writes it at the start of `out`.
+    fn write(&self, out: &mut [u8]);
+}
+
+macro_rules! headers {
+    ($($header:ident $kind:ident;)*) => {$(
+        impl Header for $header {
+            const KIND: HeaderSet = HeaderSet::$kind;
+            const BYTES: usize = $header::LEN;
+
+            #[inline(always)]
+            fn write(&self, out: &mut [u8]) {
+                self.emit(out);
+            }
+        }
+    )*};
+}
+
+headers! {
+    XrcEth XRCETH;
+    Deth DETH;
+    Feth FETH;
+    Reth RETH;
+    AtomicEth ATOMIC_ETH;
+    Aeth AETH;
+    AtomicAckEth ATOMIC_ACK_ETH;
+    ImmDt IMM;
+    Ieth IETH;
+}
+
+/// The reserved bytes of a CNP, which are zeros.
+pub(crate) struct CnpReserved;
+
+impl Header for CnpReserved {
+    const KIND: HeaderSet = HeaderSet::CNP_RESERVED;
+    const BYTES: usize = CNP_RESERVED_BYTES;
+
+    fn write(&self, out: &mut [u8]) {
+        out.get_mut(..CNP_RESERVED_BYTES).unwrap_or_default().fill(0);
+    }
+}
+
+/// The headers after the BTH of a packet that is being written: those that the row of its opcode names.
+pub(crate) struct Extensions<'a> {
+    /// Not written yet.
+    missing: HeaderSet,
+    rest: &'a mut [u8],
+}
+
+impl<'a> Extensions<'a> {
+    /// `out` is as long as these headers.
+    #[inline]
+    pub(crate) fn new(headers: HeaderSet, out: &'a mut [u8]) -> Extensions<'a> {
+        Extensions { missing: headers, rest: out }
+    }
+
+    /// Writes the next header, if the opcode has it. They are put in the order of the bits of [`HeaderSet`].
+    #[inline(always)]
+    pub(crate) fn put<H: Header>(&mut self, header: impl FnOnce() -> H) {
+        if !self.missing.contains(H::KIND) {
+            return;
+        }
+        let is_next = self.missing.bits() & (H::KIND.bits() - 1) == 0;
+        debug_assert!(is_next, "a header before this one is missing");
+        self.missing.remove(H::KIND);
+        let rest = mem::take(&mut self.rest);
+        header().write(rest);
+        self.rest = rest.get_mut(H::BYTES..).unwrap_or_default();
+    }
+
+    /// Whether all have been written.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.missing.is_empty() && self.rest.is_empty()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_headers_of_the_set_are_put() {
+        let set = HeaderSet::XRCETH | HeaderSet::IMM;
+        let mut out = [0xee; 8];
+        let mut extensions = Extensions::new(set, &mut out);
+        extensions.put(|| XrcEth { srqn: 0x44 });
+        extensions.put::<Reth>(|| unreachable!("the set has no RETH"));
+        assert!(!extensions.is_complete());
+        extensions.put(|| ImmDt(*b"imm!"));
+        assert!(extensions.is_complete());
+        assert_eq!(out, *b"\0\0\0\x44imm!");
+    }
 
     #[test]
     fn header_offsets_follow_the_order_of_the_wire() {

@@ -64,17 +64,9 @@ impl Headers {
     /// nothing is written and 0 returned.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
-        self.emit_all(self.len(), out)
-    }
-
-    /// As [`Headers::emit`], of headers whose length is known.
-    #[inline]
-    pub(crate) fn emit_all(&self, length_bytes: usize, out: &mut [u8]) -> usize {
+        let length_bytes = self.len();
         let Some(out) = out.get_mut(..length_bytes) else { return 0 };
         self.bth.emit(out);
-        if length_bytes == Bth::LEN {
-            return length_bytes;
-        }
         let mut at = Bth::LEN;
         macro_rules! put {
             ($($field:ident: $header:ident),*) => {$(

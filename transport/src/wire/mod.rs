@@ -48,6 +48,7 @@ pub use feth::Feth;
 pub use frame::{FRAME_HEADER_BYTES, FrameFields};
 pub use grh::{GRH_BYTES, grh};
 pub use header_set::HeaderSet;
+pub(crate) use header_set::{CnpReserved, Extensions};
 pub use headers::Headers;
 pub use icrc::{ICRC_BYTES, Verdict};
 pub use immediate::{Ieth, ImmDt};

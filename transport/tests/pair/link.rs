@@ -1,6 +1,7 @@
 //! A link in virtual time, with faults from a seed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pumice_transport::host::Transmit;
 use pumice_transport::path::{Flow, Path};
@@ -108,7 +109,7 @@ pub(crate) struct Outbox {
 }
 
 impl Transmit for Outbox {
-    fn begin(&mut self, path: &Path, _destination: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
+    fn begin(&mut self, path: &Arc<Path>, _destination: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
         assert!(!self.open, "begin while a packet is open");
         self.room = self.room.checked_sub(1)?;
         self.open = true;

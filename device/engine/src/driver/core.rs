@@ -102,7 +102,7 @@ impl Core {
     }
 
     /// Receives, runs timers, sends. Acknowledgements wait if the application has completions to
-    /// look at first, else they leave as told.
+    /// look at first, else they leave as told. True if anything arrived.
     fn step(
         &self,
         engine: &mut Engine,
@@ -110,17 +110,30 @@ impl Core {
         otherwise: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
-        engine.resources.new_completions = false;
         let received = engine.receive(now_ns, checks);
-        if engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+        if engine.is_due(now_ns) {
             engine.expire(now_ns, checks);
         }
-        if received || engine.has_backlog() {
-            let acknowledge =
-                if engine.resources.new_completions { Acknowledge::AfterCompletions } else { otherwise };
-            engine.transmit(now_ns, acknowledge, checks);
-        }
+        self.send(engine, now_ns, otherwise, checks, received);
         received
+    }
+
+    /// Sends what a step has to send. True if all has left that would leave in another turn.
+    fn send(
+        &self,
+        engine: &mut Engine,
+        now_ns: u64,
+        otherwise: Acknowledge,
+        checks: MappingCheckPolicy,
+        received: bool,
+    ) -> bool {
+        if !received && !engine.has_backlog() {
+            return false;
+        }
+        let completes = engine.resources.new_completions;
+        let acknowledge = if completes { Acknowledge::AfterCompletions } else { otherwise };
+        let left = engine.transmit(now_ns, acknowledge, checks);
+        !completes && !left && engine.is_settled() && !engine.has_backlog()
     }
 
     /// Receives, runs timers and sends everything that is owed. True if anything happened.
@@ -151,9 +164,16 @@ impl Core {
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
-        let due = engine.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
-        let received = self.step(engine, now_ns, acknowledge, checks);
-        let left = engine.transmit(now_ns, acknowledge, checks);
+        let due = engine.is_due(now_ns);
+        let received = engine.receive(now_ns, checks);
+        // A look that found nothing has made nothing due, but perhaps in the port.
+        let may_be_due = due || !engine.has_looked_in_vain();
+        debug_assert!(may_be_due || engine.own_deadline_ns().is_none_or(|at_ns| at_ns > now_ns));
+        if may_be_due && engine.is_due(now_ns) {
+            engine.expire(now_ns, checks);
+        }
+        let has_sent_all = self.send(engine, now_ns, acknowledge, checks, received);
+        let left = !has_sent_all && engine.transmit(now_ns, acknowledge, checks);
         received || left || due
     }
 

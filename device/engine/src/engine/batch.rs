@@ -4,6 +4,8 @@
 //! decides whether it joins the open batch or whether that one has to leave first. One batch never mixes
 //! processes, because the kernel steers the batch by its first packet.
 
+use std::sync::Arc;
+
 use pumice_events::counters::Counters;
 use pumice_ports::gsi::MadSink;
 use pumice_ports::{GsoBatch, PacketCost, Peer, Port, PortLimits, TransmitError};
@@ -42,8 +44,12 @@ pub(crate) struct BatchBuilder {
     segment_count: usize,
     /// A shorter packet ended the batch.
     closed: bool,
-    path: Option<Path>,
+    path: Option<Arc<Path>>,
     process: ProcessIndex,
+    /// Number of the run of batches with this path and this process, from 1.
+    series: u64,
+    /// The first packet names the process; those of queue pair 1 name none.
+    names_process: bool,
     /// What the way to the peer takes, asked for when the batch was begun.
     limits: PortLimits,
     /// The port could not take the batch: it is sent again before anything else.
@@ -63,16 +69,35 @@ impl BatchBuilder {
             closed: false,
             path: None,
             process: ProcessIndex::default(),
+            series: 0,
+            names_process: false,
             limits: NO_LIMITS,
             stalled: false,
             fates: Vec::new(),
         }
     }
 
+    /// The next batch has this path and goes to this process.
+    #[inline]
+    fn lead(&mut self, path: &Arc<Path>, process: ProcessIndex) {
+        if self.process == process && is_path(self.path.as_ref(), path) {
+            return;
+        }
+        self.process = process;
+        self.path = Some(Arc::clone(path));
+        self.series += 1;
+    }
+
     /// The port refused the open batch for now.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled
     }
+}
+
+/// Whether a path is the known one: nearly always the same allocation, which need not be read.
+#[inline]
+fn is_path(known: Option<&Arc<Path>>, path: &Arc<Path>) -> bool {
+    known.is_some_and(|known| Arc::ptr_eq(known, path) || **known == **path)
 }
 
 /// The batch builder at work on a port: what queue pairs transmit into.
@@ -142,7 +167,8 @@ impl<'a> Sink<'a> {
         let Some(bytes) = builder.buffer.get(..builder.used_bytes) else { return true };
         let (segment_bytes, fates) = (builder.segment_bytes, &builder.fates);
         let has_icrc = builder.limits.needs_icrc;
-        let batch = GsoBatch { path, segment_bytes, bytes, has_icrc, fates, comments: &[] };
+        let series = if builder.names_process { builder.series } else { 0 };
+        let batch = GsoBatch { path, series, segment_bytes, bytes, has_icrc, fates, comments: &[] };
         let packets = builder.segment_count as u64;
         match self.port.transmit(self.now_ns, &batch) {
             Ok(()) => {
@@ -165,14 +191,14 @@ impl<'a> Sink<'a> {
         true
     }
 
-    fn joins(&self, path: &Path, process: ProcessIndex, length_bytes: usize) -> bool {
+    fn joins(&self, path: &Arc<Path>, process: ProcessIndex, length_bytes: usize) -> bool {
         let builder = &*self.builder;
         !builder.closed
             && length_bytes <= builder.segment_bytes
             && builder.segment_count < builder.limits.max_segments
             && builder.used_bytes + length_bytes <= builder.limits.max_batch_bytes
             && builder.process == process
-            && builder.path.as_ref() == Some(path)
+            && is_path(builder.path.as_ref(), path)
     }
 
     /// Whether a batch for this peer may be begun in this turn.
@@ -184,7 +210,7 @@ impl<'a> Sink<'a> {
 }
 
 impl Transmit for Sink<'_> {
-    fn begin(&mut self, path: &Path, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
+    fn begin(&mut self, path: &Arc<Path>, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
         if self.quota_bytes == 0 {
             return None;
         }
@@ -205,10 +231,8 @@ impl Transmit for Sink<'_> {
             let builder = &mut *self.builder;
             builder.limits = limits;
             builder.segment_bytes = length_bytes;
-            builder.process = process;
-            if builder.path.as_ref() != Some(path) {
-                builder.path = Some(path.clone());
-            }
+            builder.names_process = destination.index() != Qpn::GSI.index();
+            builder.lead(path, process);
         }
         let builder = &mut *self.builder;
         builder.begun_bytes = length_bytes;

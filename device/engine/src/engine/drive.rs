@@ -66,6 +66,8 @@ pub(crate) struct Engine {
     passed_over: u32,
     /// When the port had nothing more, last.
     drained_ns: u64,
+    /// The last look found nothing at all: no packet, no order, no message.
+    looked_in_vain: bool,
     pub(super) targets: SharedTargets,
     /// The port does what a fault plan decides.
     pub(super) is_armed: bool,
@@ -118,6 +120,7 @@ impl Engine {
             reply: ReplyHabit::default(),
             passed_over: 0,
             drained_ns: 0,
+            looked_in_vain: false,
             targets: SharedTargets::default(),
             is_armed: false,
             outages: Outages::default(),
@@ -140,10 +143,12 @@ impl Engine {
 
     /// Takes a batch of packets from the port to their queue pairs. True if there were any.
     pub(crate) fn receive(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
+        self.resources.new_completions = false;
+        self.looked_in_vain = false;
         if self.outages.is_still() && self.stands_still(now_ns) {
             return false;
         }
-        let mut any = false;
+        let (mut any, mut came) = (false, false);
         for _ in 0..RECEIVE_BATCHES {
             let Engine { resources, queue_pairs, budget, port, touched, targets, gsi, arrivals, .. } = self;
             let entries = Entries { queue_pairs, budget };
@@ -161,6 +166,7 @@ impl Engine {
             }
             targets.flush(&mut **port);
             any |= taken;
+            came |= more;
             if !more {
                 if self.gsi.takes_request_that_came() {
                     self.woken();
@@ -181,6 +187,7 @@ impl Engine {
             any |= self.receive_frames(checks);
         }
         if self.gsi.has_mads() {
+            came = true;
             self.resources.release_before_messages();
             let Engine { gsi, port, .. } = self;
             gsi.read_mads(now_ns, &mut **port);
@@ -193,7 +200,15 @@ impl Engine {
                 self.reply.arrived(now_ns);
             }
         }
+        // Stores that a shuffled schedule keeps back have been given their times.
+        self.looked_in_vain = !any && !came && !self.resources.is_shuffled();
         any
+    }
+
+    /// Whether the last [`receive`](Engine::receive) found nothing, so that nothing is due by it.
+    #[inline]
+    pub(crate) fn has_looked_in_vain(&self) -> bool {
+        self.looked_in_vain
     }
 
     /// Sends what queue pair 1 has to say. False: the port has no more room.
@@ -228,7 +243,7 @@ impl Engine {
     /// Whether nothing has happened that would have to be looked at: the usual answer, since a call asks
     /// several times.
     #[inline]
-    fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.touched.is_empty()
             && self.resources.qp_failures.is_empty()
             && !self.budget.has_released()
@@ -546,15 +561,28 @@ impl Engine {
         self.send_mads(now_ns);
     }
 
+    /// Whether the engine wants to be driven now though nothing arrives.
+    #[inline]
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        self.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns)
+    }
+
     /// When the engine wants to be driven though nothing arrives, in ns.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        let port_ns = if self.outages.is_still() { None } else { self.port.next_event_ns() };
+        earliest([self.own_deadline_ns(), port_ns])
+    }
+
+    /// As [`deadline_ns`](Engine::deadline_ns), without the port: when [`expire`](Engine::expire) has
+    /// something to do.
+    #[inline]
+    pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
         if self.outages.is_still() {
             return self.outages.deadline_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
         earliest([
             self.outages.deadline_ns(),
             self.deadlines.next_ns(),
-            self.port.next_event_ns(),
             self.held_until_ns,
             self.resources.waits_due_ns(),
             self.gsi.deadline_ns(),

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use pumice_events::{Event, Topics};
 use pumice_faults::{Arbiter, RejData};
@@ -160,7 +161,7 @@ impl Gsi {
         sink: &mut dyn MadSink,
     ) -> bool {
         while let Some(out) = self.held_back.take().or_else(|| self.cm.poll_transmit()) {
-            let Some(path) = path(&out, ports) else {
+            let Some(path) = path(&out, ports).map(Arc::new) else {
                 sink.count(Counter::TxDropped);
                 continue;
             };

@@ -154,7 +154,7 @@ impl UdpPort {
         let mut path = batch.path.clone();
         path.flow.source_port = self.own_port;
         let bytes = segments::moved(&batch.path.flow, &path.flow, batch.segment_bytes, batch.bytes);
-        self.transmit(now_ns, &GsoBatch { path: &path, bytes: &bytes, ..*batch })
+        self.transmit(now_ns, &GsoBatch { path: &path, series: 0, bytes: &bytes, ..*batch })
     }
 
     /// One sendmsg; `segment_bytes` asks the kernel to cut.

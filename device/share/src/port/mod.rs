@@ -111,6 +111,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     same_host: SameHost,
     /// The peer that was looked for last, which member it is, and the number that the member's owner had.
     last_found: Option<(Peer, MemberIndex, u64)>,
+    /// The series of batches that go to that peer; 0: none.
+    last_series: u64,
     looking: Looking,
     /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,

@@ -133,7 +133,6 @@ impl SharedPort {
         // Returning early closes the registry, and with it go the locks.
         let Loaded { mut members, strangers, .. } = registry.load(&[])?;
         let (index, relay) = claim(&registry, &mut members, &strangers, config.udp.address)?;
-        let process = index.process();
         let foreign = strangers.is_empty() && is_taken(&members, &config.udp);
         let udp = GroupPort::bind(&UdpConfig { reuse_port: true, ..config.udp.clone() })
             .map_err(|error| refusal(error, port))?;
@@ -154,8 +153,8 @@ impl SharedPort {
             relay.send_look(membership.registry(), stranger);
         }
         let incarnation = member.inode << 32 | u64::from(member.pid);
-        let backlog =
-            backlog_in(folder, &udp, OwnEntry { member: index, address: udp.address(), incarnation });
+        let own_entry = OwnEntry { member: index, address: udp.address(), incarnation };
+        let backlog = backlog_in(folder, &udp, own_entry);
         if let Some(backlog) = &backlog {
             stopped.into_iter().for_each(|member| backlog.note_bypassed(member));
         }
@@ -170,9 +169,9 @@ impl SharedPort {
             relay,
             membership,
             services,
-            process,
+            process: index.process(),
             adopted: Vec::new(),
-            local: Local::new(process),
+            local: Local::new(index.process()),
             looks: Looks::default(),
             requests: Requests::default(),
             name: folder::file_name(port),
@@ -190,6 +189,7 @@ impl SharedPort {
             looped: LoopedGroups::default(),
             same_host: SameHost::new(index, incarnation, none),
             last_found: None,
+            last_series: 0,
             looking: Looking::default(),
             counters: Arc::default(),
             device: None,

@@ -180,6 +180,45 @@ fn a_ring_to_another_incarnation_is_not_used() {
     assert!(pair.is_open());
 }
 
+#[test]
+fn each_series_of_batches_goes_to_its_receiver_and_to_no_other_incarnation_of_it() {
+    let mut pair = Pair::new("series");
+    let second = pair.folder.address(3);
+    let mut other = pair.folder.open_with_rings(second, 4791);
+    send(&mut pair.sender, second, 1, &[other.process.value()]);
+    assert_eq!(received(&mut other, 0, 1), [(other.process.value(), 1)]);
+    look(&mut other, 0);
+    look(&mut pair.sender, 0);
+    assert!(pair.sender.same_host.is_open(other.membership.index()));
+    let source = pair.sender.medium().address();
+    let send_of_series = |sender: &mut SharedPort, series, destination, process: ProcessIndex, number| {
+        let flow = Flow { source, destination, source_port: 4791, destination_port: 4791 };
+        let path = pumice_transport::path::Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 };
+        let bytes = [0, 0, 0, 0, 0, process.value(), 0, 1, number, 0, 0, 0, 0, 0, 0, 0];
+        sender.transmit(0, &GsoBatch { series, ..GsoBatch::new(&path, 16, &bytes) }).unwrap();
+    };
+    let (first, member) = (pair.receiver.process, pair.receiver.membership.index());
+    for number in [10, 20, 30] {
+        send_of_series(&mut pair.sender, 1, pair.to, first, number);
+        send_of_series(&mut pair.sender, 1, pair.to, first, number + 1);
+        assert!(pair.sender.admits(0, Peer { address: second, process: other.process }));
+        send_of_series(&mut pair.sender, 1, pair.to, first, number + 2);
+        send_of_series(&mut pair.sender, 2, second, other.process, number);
+        send_of_series(&mut pair.sender, 2, second, other.process, number + 1);
+        assert_eq!(pair.received(3), [number, number + 1, number + 2]);
+        let to_other = [number, number + 1].map(|number| (other.process.value(), number));
+        assert_eq!(received(&mut other, 0, 2), to_other);
+    }
+    assert_eq!(pair.sender.last_series, 2);
+    send_of_series(&mut pair.sender, 1, pair.to, first, 40);
+    assert_eq!(pair.received(1), [40]);
+    let before = backlog_of(&pair).incarnation(member);
+    backlog_of(&pair).set_incarnation(member, before + 1);
+    send_of_series(&mut pair.sender, 1, pair.to, first, 41);
+    assert!(!pair.is_open(), "another process has the index");
+    assert_eq!(pair.received(1), [41], "by UDP");
+}
+
 fn backlog_of(pair: &Pair) -> &Backlog {
     pair.sender.backlog.as_ref().unwrap()
 }

@@ -25,11 +25,7 @@ impl<M: Medium> SharedPort<M> {
         now_ns: u64,
         batch: &GsoBatch<'_>,
     ) -> Option<Result<(), TransmitError>> {
-        let peer = batch.peer();
-        if !peer.process.is_of_process() || peer.address.is_multicast() {
-            return None;
-        }
-        let (member, incarnation) = self.find_member(peer)?;
+        let (member, incarnation) = self.find_receiver(batch)?;
         let known = self.same_host.put_on_known_path(member, incarnation, batch);
         if known == Some(Put::Done) {
             return Some(Ok(()));
@@ -49,29 +45,55 @@ impl<M: Medium> SharedPort<M> {
         Some(Ok(()))
     }
 
+    /// The member that gets a batch, and the number that its owner has. A series of batches has one receiver.
+    #[inline]
+    fn find_receiver(&mut self, batch: &GsoBatch<'_>) -> Option<(MemberIndex, u64)> {
+        if batch.series != 0 && batch.series == self.last_series {
+            let found = self.last_member();
+            debug_assert_eq!(found.map(|(peer, ..)| peer).unwrap_or(batch.peer()), batch.peer());
+            if let Some((_, member, incarnation)) = found {
+                return Some((member, incarnation));
+            }
+        }
+        let peer = batch.peer();
+        if !peer.process.is_of_process() || peer.address.is_multicast() {
+            return None;
+        }
+        let found = self.find_member(peer)?;
+        self.last_series = batch.series;
+        Some(found)
+    }
+
     /// The member that `peer` is, and the number that its owner has.
     #[inline]
     fn member_of(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
-        self.last_member(peer).or_else(|| self.search_member(peer))
+        self.last_member_of(peer).or_else(|| self.search_member(peer))
     }
 
     /// As [`member_of`](Self::member_of), and remembers it as the one that was asked for last.
     #[inline]
     fn find_member(&mut self, peer: Peer) -> Option<(MemberIndex, u64)> {
-        if let Some(found) = self.last_member(peer) {
+        if let Some(found) = self.last_member_of(peer) {
             return Some(found);
         }
         let (member, incarnation) = self.search_member(peer)?;
         self.last_found = Some((peer, member, incarnation));
+        self.last_series = 0;
         Some((member, incarnation))
     }
 
-    /// The member that was asked for last, if it is that of `peer` and no other process has its place.
+    /// The peer that was asked for last and its member, if no other process has its place.
     #[inline]
-    fn last_member(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
+    fn last_member(&self) -> Option<(Peer, MemberIndex, u64)> {
         let backlog = self.backlog.as_ref()?;
-        let (last, member, incarnation) = self.last_found?;
-        (last == peer && backlog.incarnation(member) == incarnation).then_some((member, incarnation))
+        self.last_found.filter(|(_, member, incarnation)| backlog.incarnation(*member) == *incarnation)
+    }
+
+    /// As [`last_member`](Self::last_member), if it is that of `peer`.
+    #[inline]
+    fn last_member_of(&self, peer: Peer) -> Option<(MemberIndex, u64)> {
+        let (last, member, incarnation) = self.last_member()?;
+        (last == peer).then_some((member, incarnation))
     }
 
     fn search_member(&self, peer: Peer) -> Option<(MemberIndex, u64)> {

@@ -144,7 +144,7 @@ impl OpenRing {
 
     /// Whether the ring knows this path.
     #[inline]
-    pub(super) fn knows(&mut self, path: &Path) -> bool {
+    pub(super) fn knows(&self, path: &Path) -> bool {
         matches!(self.paths.find(path), Number::Known(_))
     }
 
@@ -182,7 +182,7 @@ impl OpenRing {
     /// The consumer claims what cannot be true.
     #[inline]
     pub(super) fn put(&mut self, batch: &GsoBatch<'_>) -> Result<Put, Broken> {
-        let number = match self.paths.find(batch.path) {
+        let number = match self.paths.find_of_series(batch.series, batch.path) {
             Number::Known(number) => number,
             Number::New(number) => {
                 if self.describe(number, batch.path)? == Put::Lost {
@@ -198,7 +198,7 @@ impl OpenRing {
     /// true, which [`OpenRing::put`] finds again.
     #[inline]
     pub(super) fn put_on_known_path(&mut self, batch: &GsoBatch<'_>) -> Option<Put> {
-        let Number::Known(number) = self.paths.find(batch.path) else { return None };
+        let Number::Known(number) = self.paths.find_of_series(batch.series, batch.path) else { return None };
         self.put_numbered(number, batch).ok()
     }
 

@@ -72,11 +72,13 @@ impl BatchPath {
 #[derive(Debug)]
 pub(super) struct PathNumbers {
     known: Box<[Option<Path>]>,
+    /// The series of batches that was asked for last, and the number of its path; 0: none.
+    last: (u64, u8),
 }
 
 impl Default for PathNumbers {
     fn default() -> PathNumbers {
-        PathNumbers { known: vec![None; MAX_PATHS].into_boxed_slice() }
+        PathNumbers { known: vec![None; MAX_PATHS].into_boxed_slice(), last: (0, 0) }
     }
 }
 
@@ -89,9 +91,24 @@ pub(super) enum Number {
 }
 
 impl PathNumbers {
+    /// As [`find`](Self::find), of the path of a series of batches (0: of none), which is looked for once.
+    #[inline]
+    pub(super) fn find_of_series(&mut self, series: u64, path: &Path) -> Number {
+        let (last, number) = self.last;
+        if series != 0 && series == last {
+            debug_assert_eq!(self.find(path), Number::Known(number), "a series of batches has one path");
+            return Number::Known(number);
+        }
+        let found = self.find(path);
+        if let Number::Known(number) = found {
+            self.last = (series, number);
+        }
+        found
+    }
+
     /// The number that a path has, or that it would have.
     #[inline]
-    pub(super) fn find(&mut self, path: &Path) -> Number {
+    pub(super) fn find(&self, path: &Path) -> Number {
         let number = number_of(path);
         match self.known.get(usize::from(number)) {
             Some(Some(known)) if known == path => Number::Known(number),
@@ -99,8 +116,9 @@ impl PathNumbers {
         }
     }
 
-    /// The path has the number that `find` gave it.
+    /// The path has the number that `find` gave it, which another path may have had.
     pub(super) fn learn(&mut self, path: &Path) {
+        self.last = (0, 0);
         if let Some(known) = self.known.get_mut(usize::from(number_of(path))) {
             *known = Some(path.clone());
         }
@@ -168,5 +186,24 @@ mod tests {
         );
         assert_eq!(numbers.find(&all[1]), Number::Known(number_of(&all[1])));
         assert!(matches!(numbers.find(&path("::1", "::1", 4)), Number::New(_)), "marks are part of a path");
+    }
+
+    #[test]
+    fn a_series_keeps_the_number_of_its_path_until_another_path_takes_it() {
+        let mut numbers = PathNumbers::default();
+        let first = path("::1", "::1", 0);
+        let second = Path { hop_limit: 9, ..first.clone() };
+        let number = number_of(&first);
+        assert_eq!(number_of(&second), number);
+        assert_eq!(numbers.find_of_series(1, &first), Number::New(number));
+        numbers.learn(&first);
+        for _ in 0..2 {
+            assert_eq!(numbers.find_of_series(1, &first), Number::Known(number));
+            assert_eq!(numbers.find_of_series(0, &second), Number::New(number), "no series has the number 0");
+        }
+        assert_eq!(numbers.find_of_series(2, &second), Number::New(number));
+        numbers.learn(&second);
+        assert_eq!(numbers.find_of_series(2, &second), Number::Known(number));
+        assert_eq!(numbers.find_of_series(1, &first), Number::New(number));
     }
 }

@@ -1,6 +1,7 @@
 //! Answers of a target on their way out, and what RDMA READs ask for.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use super::header::{HEADER_BYTES, Header, Kind, QKEY, Reason};
 use crate::event::Side;
@@ -17,7 +18,7 @@ const MOST_ANSWERS: usize = 2048;
 /// An answer.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) path: Path,
+    pub(super) path: Arc<Path>,
     pub(super) to: Qpn,
     pub(super) header: Header,
     /// What an atomic found.

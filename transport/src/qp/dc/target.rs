@@ -2,6 +2,7 @@
 //! their numbers, each once.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use core::net::IpAddr;
 
 use super::answers::{Answer, Answers};
@@ -134,7 +135,7 @@ impl Target {
         let value = if let Outcome::Value(value) = outcome { value } else { 0 };
         let Flow { source, destination, source_port, destination_port } = *came.arrival.flow;
         let flow = Flow { source: destination, destination: source, source_port, destination_port };
-        let path = Path { flow, traffic_class: 0, hop_limit: u8::MAX, flow_label: 0 };
+        let path = Arc::new(Path { flow, traffic_class: 0, hop_limit: u8::MAX, flow_label: 0 });
         self.answers.push(Answer { path, to: came.from.1, header: said, value });
     }
 

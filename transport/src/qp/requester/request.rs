@@ -4,7 +4,7 @@ use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
 use crate::types::{AtomicOperation, SendFlags, WrClass};
 use crate::wire::{
-    AtomicEth, Deth, Feth, HeaderSet, Headers, Ieth, ImmDt, Operation, Position, Psn, Reth, XrcEth,
+    AtomicEth, Bth, Deth, Extensions, Feth, Ieth, ImmDt, Operation, Position, Psn, Reth, XrcEth,
 };
 
 /// With this bit in a datagram's Q_Key, the sending queue pair's own Q_Key is used.
@@ -52,42 +52,43 @@ impl RequestPacket {
         })
     }
 
-    pub(super) fn headers(&self, settings: &Settings, wqe: &SendWqe, psn: Psn) -> Headers {
-        let mut headers = Headers::new(settings.bth(self.operation, psn));
+    /// Its BTH, which does not ask for an acknowledgement yet.
+    #[inline]
+    pub(super) fn bth(&self, settings: &Settings, wqe: &SendWqe, psn: Psn) -> Bth {
+        let mut bth = settings.bth(self.operation, psn);
         //= linux:rxe_req.c#init_req_packet
         //| Only the last packet of a message carries the solicited event bit.
-        headers.bth.solicited = self.ends_message && wqe.flags.contains(SendFlags::SOLICITED);
-        let Some(info) = headers.bth.opcode.info() else { return headers };
-        let has = |header| info.headers.contains(header);
+        bth.solicited = self.ends_message && wqe.flags.contains(SendFlags::SOLICITED);
+        if let Some(ud) = wqe.ud().filter(|_| settings.qp_type.is_datagram()) {
+            bth.destination = ud.qpn;
+        }
+        bth
+    }
+
+    /// Puts the headers that its opcode has after the BTH.
+    #[inline]
+    pub(super) fn extend(&self, settings: &Settings, wqe: &SendWqe, extensions: &mut Extensions<'_>) {
         //= statement:47
         //| All request packets of XRC have an XRCETH.
-        if has(HeaderSet::XRCETH) {
-            headers.xrceth = Some(XrcEth { srqn: wqe.xrc_srqn });
-        }
-        if let (true, Some(ud)) = (has(HeaderSet::DETH), wqe.ud()) {
-            let qkey = if ud.qkey & OWN_QKEY != 0 { settings.qkey } else { ud.qkey };
-            headers.bth.destination = ud.qpn;
-            headers.deth = Some(Deth { qkey, source: settings.context.qpn });
-        }
-        if has(HeaderSet::FETH) {
-            headers.feth =
-                wqe.flush().map(|flush| Feth { placement: flush.placement, selectivity: flush.selectivity });
-        }
-        if has(HeaderSet::RETH) {
-            headers.reth = Some(self.reth(settings, wqe));
-        }
-        if has(HeaderSet::ATOMIC_ETH) {
+        extensions.put(|| XrcEth { srqn: wqe.xrc_srqn });
+        extensions.put(|| {
+            let given = wqe.ud().map_or(OWN_QKEY, |ud| ud.qkey);
+            let qkey = if given & OWN_QKEY != 0 { settings.qkey } else { given };
+            Deth { qkey, source: settings.context.qpn }
+        });
+        extensions.put(|| {
+            let (placement, selectivity) =
+                wqe.flush().map_or((0, 0), |flush| (flush.placement, flush.selectivity));
+            Feth { placement, selectivity }
+        });
+        extensions.put(|| self.reth(settings, wqe));
+        extensions.put(|| {
             let (address, rkey) = (wqe.remote.address, wqe.remote.rkey);
             let (swap_or_add, compare) = wqe.atomic().map_or((0, 0), AtomicOperation::operands);
-            headers.atomic_eth = Some(AtomicEth { address, rkey, swap_or_add, compare });
-        }
-        if has(HeaderSet::IMM) {
-            headers.imm = Some(ImmDt(wqe.imm_data));
-        }
-        if has(HeaderSet::IETH) {
-            headers.ieth = Some(Ieth { rkey: wqe.invalidate_rkey });
-        }
-        headers
+            AtomicEth { address, rkey, swap_or_add, compare }
+        });
+        extensions.put(|| ImmDt(wqe.imm_data));
+        extensions.put(|| Ieth { rkey: wqe.invalidate_rkey });
     }
 
     /// The remote memory: of a READ what this packet asks for, else what the whole request names.

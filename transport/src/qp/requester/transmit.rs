@@ -1,5 +1,7 @@
 //! From the send queue to packets: the same for RC, UC, UD and XRC.
 
+use alloc::sync::Arc;
+
 use super::request::RequestPacket;
 use super::{Outstanding, Requester, SendFailure};
 use crate::event::{PacketIdentity, Side, Topic};
@@ -10,7 +12,7 @@ use crate::qp::outbound::{self, Emitted, Progress, Written};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
 use crate::types::{Fate, MemoryFault, Operand, SendFlags, WcStatus, WrClass};
-use crate::wire::Psn;
+use crate::wire::{Extensions, Psn};
 
 /// What became of the packet at the cursor.
 enum Sent {
@@ -167,10 +169,11 @@ impl Requester {
             return Sent::LocalError(WcStatus::LocQpOpErr);
         };
         let psn = wqe.first_psn.plus(self.cursor_packet);
-        let mut headers = request.headers(settings, wqe, psn);
+        let mut bth = request.bth(settings, wqe, psn);
         let ack_request = settings.qp_type.is_reliable() && self.asks_for_ack(&request, psn);
-        headers.bth.ack_request = ack_request;
-        let emitted = outbound::emit(path, &mut headers, request.payload_bytes, sink, |payload| {
+        bth.ack_request = ack_request;
+        let extend = |extensions: &mut Extensions<'_>| request.extend(settings, wqe, extensions);
+        let emitted = outbound::emit(path, &mut bth, request.payload_bytes, sink, extend, |payload| {
             gather(settings, wqe, request.payload_offset, payload, host)
         });
         match emitted {
@@ -183,7 +186,7 @@ impl Requester {
             }
         }
         if let Some(pacer) = &mut self.pacer {
-            let sent = (path, outbound::packet_bytes(&headers, request.payload_bytes));
+            let sent = (&**path, outbound::packet_bytes(bth.opcode, request.payload_bytes));
             pacer.handle_sent(Paced::Requests, sent, now_ns, &settings.context, host);
         }
         let mut fate = Fate::default();
@@ -196,7 +199,7 @@ impl Requester {
                 transmission: self.transmissions.note(psn, psn_count),
             };
             let payload_bytes = request.payload_bytes;
-            let written = Written { identity, headers: &headers, payload_bytes, psn_count, path };
+            let written = Written { identity, bth: &bth, aeth: None, payload_bytes, psn_count, path };
             fate = outbound::emit_sent(settings, &written, host, sink);
         }
         let unasked = self.packets_since_ack_request;
@@ -304,9 +307,9 @@ fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &m
 /// # Errors
 /// The request cannot be sent.
 #[inline]
-fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Path, WcStatus> {
+fn path_of<'a>(settings: &'a Settings, wqe: &'a SendWqe) -> Result<&'a Arc<Path>, WcStatus> {
     if !settings.qp_type.is_datagram() {
-        return settings.path.as_deref().ok_or(WcStatus::LocQpOpErr);
+        return settings.path.as_ref().ok_or(WcStatus::LocQpOpErr);
     }
     let destination = wqe.ud().ok_or(WcStatus::LocQpOpErr)?;
     if wqe.length_bytes as usize > settings.mtu_bytes {

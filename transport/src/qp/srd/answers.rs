@@ -1,6 +1,7 @@
 //! Answers on their way out, and what RDMA READs ask for.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use super::header::{Header, Kind, Reason};
 use super::packet::{To, send_packet};
@@ -17,7 +18,7 @@ const MOST_ANSWERS: usize = 512;
 /// An answer.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) path: Path,
+    pub(super) path: Arc<Path>,
     pub(super) to: Qpn,
     /// Q_Key of the queue pair that asked.
     pub(super) qkey: u32,

@@ -1,15 +1,17 @@
 //! One packet of a service that numbers its messages is written.
 
+use alloc::sync::Arc;
+
 use crate::event::{PacketIdentity, Side, Topic};
 use crate::host::{Host, Transmit};
 use crate::path::Path;
 use crate::qp::outbound::{self, Emitted, Written};
 use crate::qp::settings::Settings;
-use crate::wire::{Deth, Headers, Operation, Psn, Qpn};
+use crate::wire::{Deth, Extensions, Operation, Psn, Qpn};
 
 /// Where a packet goes, and what fault plans know it by.
 pub(crate) struct To<'a> {
-    pub(crate) path: &'a Path,
+    pub(crate) path: &'a Arc<Path>,
     pub(crate) qpn: Qpn,
     pub(crate) qkey: u32,
     pub(crate) side: Side,
@@ -31,11 +33,12 @@ pub(crate) fn send_packet<H: Host, T: Transmit, E>(
     fill: impl FnOnce(&mut [u8], &mut H) -> Result<(), E>,
 ) -> Result<Emitted, E> {
     let psn = *next_psn;
-    let mut headers = Headers::new(settings.bth(Operation::SendOnly, psn));
-    headers.bth.destination = to.qpn;
-    headers.deth = Some(Deth { qkey: to.qkey, source: settings.context.qpn });
+    let mut bth = settings.bth(Operation::SendOnly, psn);
+    bth.destination = to.qpn;
+    let deth = Deth { qkey: to.qkey, source: settings.context.qpn };
     let payload_bytes = header.len() + data_bytes;
-    let emitted = outbound::emit(to.path, &mut headers, payload_bytes, sink, |payload| {
+    let extend = |extensions: &mut Extensions<'_>| extensions.put(|| deth);
+    let emitted = outbound::emit(to.path, &mut bth, payload_bytes, sink, extend, |payload| {
         let Some((front, behind)) = payload.split_at_mut_checked(header.len()) else { return Ok(()) };
         front.copy_from_slice(header);
         if behind.is_empty() { Ok(()) } else { fill(behind, host) }
@@ -51,7 +54,7 @@ pub(crate) fn send_packet<H: Host, T: Transmit, E>(
             relative_psn: psn.value(),
             transmission: to.transmission,
         };
-        let written = Written { identity, headers: &headers, payload_bytes, psn_count: 1, path: to.path };
+        let written = Written { identity, bth: &bth, aeth: None, payload_bytes, psn_count: 1, path: to.path };
         outbound::emit_sent(settings, &written, host, sink);
     }
     Ok(emitted)

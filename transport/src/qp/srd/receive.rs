@@ -2,6 +2,7 @@
 //! remembers how it ended until the sender says that it knows.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -346,7 +347,7 @@ fn end<H: Host>(
 fn answer(settings: &Settings, came: &Came<'_>, header: Header) -> Answer {
     let Flow { source, destination, source_port, destination_port } = *came.arrival.flow;
     let flow = Flow { source: destination, destination: source, source_port, destination_port };
-    let path = Path { flow, traffic_class: 0, hop_limit: u8::MAX, flow_label: 0 };
+    let path = Arc::new(Path { flow, traffic_class: 0, hop_limit: u8::MAX, flow_label: 0 });
     let qkey = header.qkey;
     Answer { path, to: came.from.1, qkey, header: Header { qkey: settings.qkey, ..header } }
 }

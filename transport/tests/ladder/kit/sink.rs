@@ -1,8 +1,10 @@
 //! A port that keeps what is sent.
 
+use std::sync::Arc;
+
 use pumice_transport::host::Transmit;
 use pumice_transport::path::Path;
-use pumice_transport::wire::{Packet, Qpn, icrc};
+use pumice_transport::wire::{ICRC_BYTES, Packet, Qpn, icrc};
 
 use super::PEER;
 use super::literal::Literal;
@@ -50,7 +52,8 @@ impl Sink {
                 if self.seal.is_some() {
                     let verdict = icrc::verify(&sent.path.flow, 0, &sent.bytes);
                     assert_eq!(verdict, icrc::Verdict::Exact, "ICRC of {:02x?}", sent.bytes);
-                    Packet::parse(&sent.bytes).expect("a packet that is sent can be parsed");
+                    let packet = Packet::parse(&sent.bytes).expect("a packet that is sent can be parsed");
+                    assert_written_alike(&packet);
                 }
                 let literal = Literal::parse(&sent.bytes, PEER);
                 let destination = literal.destination.unwrap_or(PEER.value());
@@ -69,8 +72,15 @@ impl Sink {
     }
 }
 
+/// Queue pairs write headers one by one; headers that are a value are the same bytes.
+fn assert_written_alike(packet: &Packet<'_>) {
+    let mut bytes = vec![0x5a; packet.bytes().len()];
+    let written = packet.headers().emit_packet(packet.payload(), &mut bytes);
+    assert_eq!(bytes[..written], packet.bytes()[..packet.bytes().len() - ICRC_BYTES]);
+}
+
 impl Transmit for Sink {
-    fn begin(&mut self, path: &Path, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
+    fn begin(&mut self, path: &Arc<Path>, destination: Qpn, length_bytes: usize) -> Option<&mut [u8]> {
         assert!(self.open.is_none(), "begin while a packet is open");
         match &mut self.room {
             Some(0) => return None,
@@ -79,7 +89,7 @@ impl Transmit for Sink {
         }
         // Arbitrary contents: a queue pair that forgets a byte sends this.
         let bytes = vec![0xa5; length_bytes];
-        let open = self.open.insert(Sent { path: path.clone(), destination, bytes });
+        let open = self.open.insert(Sent { path: Path::clone(path), destination, bytes });
         Some(&mut open.bytes)
     }
 
@@ -108,7 +118,7 @@ mod tests {
 
     fn send(sink: &mut Sink, literal: &Literal) -> bool {
         let bytes = literal.bytes(PEER);
-        let Some(out) = sink.begin(&path_to_peer(), PEER, bytes.len()) else { return false };
+        let Some(out) = sink.begin(&Arc::new(path_to_peer()), PEER, bytes.len()) else { return false };
         out.copy_from_slice(&bytes);
         sink.seal();
         true
@@ -118,7 +128,7 @@ mod tests {
     fn packets_come_out_in_order_until_the_room_is_used_up() {
         let mut sink = Sink { room: Some(2), ..Sink::default() };
         assert!(send(&mut sink, &ack(1, 1)));
-        assert!(sink.begin(&path_to_peer(), PEER, 20).is_some());
+        assert!(sink.begin(&Arc::new(path_to_peer()), PEER, 20).is_some());
         sink.abandon();
         assert!(send(&mut sink, &ack(2, 2)));
         assert!(!send(&mut sink, &ack(3, 3)));
