@@ -14,6 +14,7 @@ pub mod limits;
 pub mod link_rate;
 pub mod link_words;
 pub mod marking;
+pub mod number_map;
 pub mod object_summary;
 pub mod order;
 pub mod ordinal;

@@ -38,7 +38,7 @@ mod told;
 pub use checker::Checker;
 pub use context::Capture;
 pub use facts::{CqMade, ModifyFacts, QpMade};
-pub use holder::{holding, holds_checker, set_holds_checker};
+pub use holder::{call_ends, holding, holds_checker, set_holds_checker};
 pub use kind::{Family, FindingKind, KINDS};
 pub use means::{Fill as FillMemory, OwnStack, Read as ReadMemory, Switches, Watch as WatchBounds};
 pub use of_device::OfDevice;

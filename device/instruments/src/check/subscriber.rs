@@ -51,7 +51,7 @@ impl Checker {
     /// Something happened.
     pub fn hear(&mut self, event: &Event<'_>) {
         let own = self.context.own;
-        self.tell(|check, context| check.hears(context, event));
+        self.checks.hears(&mut self.context, event);
         match event {
             Event::Qp { qp, event } => self.hear_of_qp(qp, event),
             Event::QpDestroyed { qp } => self.qp_destroyed(qp.qpn.value()),
@@ -75,9 +75,7 @@ impl Checker {
             }
             QpEvent::SendPosted { signaled, inline, length_bytes, opcode, message, request, .. } => {
                 self.send_posted(number, *signaled);
-                self.tell(|check, context| {
-                    check.request_posted(context, number, *message, *length_bytes, request);
-                });
+                self.checks.request_posted(&mut self.context, number, *message, *length_bytes, request);
                 if !inline && opcode.info().class != WrClass::Local {
                     self.posted_from_memory(number, *length_bytes);
                 }
@@ -94,10 +92,10 @@ impl Checker {
                 }
             }
             QpEvent::RemoteAccess { class, range, ends } => {
-                self.tell(|check, context| check.remote_access(context, number, *class, range, *ends));
+                self.checks.remote_access(&mut self.context, number, *class, range, *ends);
             }
             QpEvent::RemoteWriteEnded { has_imm } => {
-                self.tell(|check, context| check.remote_write_ended(context, number, *has_imm));
+                self.checks.remote_write_ended(&mut self.context, number, *has_imm);
             }
             QpEvent::NakSent { syndrome: Syndrome::RnrNak { .. }, psn }
             | QpEvent::Dropped { reason: Counter::RxNoReceive, psn, .. } => {

@@ -1,8 +1,8 @@
 //! The requests that are posted, and the memory that they use.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use fnv::FnvBuildHasher;
+use pumice_ground::number_map::NumberMap;
 use pumice_transport::wire::Psn;
 use smallvec::SmallVec;
 
@@ -13,11 +13,13 @@ use super::span::Span;
 
 /// Requests that are remembered at once; of others nothing is said.
 const MAX_POSTED: usize = 1 << 17;
+/// Keys that are remembered while no request uses them.
+const USUAL_KEYS: usize = 1 << 10;
 /// Other requests that are looked at for one that overlaps.
 const MAX_LOOKS: usize = 64;
 
 /// A queue that requests are posted to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum QueueId {
     /// The send queue of a queue pair, by its number.
     Sends(u32),
@@ -25,6 +27,16 @@ pub(super) enum QueueId {
     Receives(u32),
     /// A shared receive queue, as events name it.
     Shared(u32),
+}
+
+impl From<QueueId> for u64 {
+    fn from(queue: QueueId) -> u64 {
+        match queue {
+            QueueId::Sends(number) => number.into(),
+            QueueId::Receives(number) => 1 << 32 | u64::from(number),
+            QueueId::Shared(handle) => 2 << 32 | u64::from(handle),
+        }
+    }
 }
 
 /// What a request does with its buffers.
@@ -74,9 +86,8 @@ pub(super) struct Posted {
     pub(super) stack: Stack,
     /// The PSN after its last packet.
     pub(super) end_psn: Psn,
-    /// It is one packet, and its buffers stay mapped: the device copies all of the payload when it makes the
-    /// packet.
-    pub(super) is_one_packet: bool,
+    /// Its buffers stay mapped, and are looked at where the device copies them: no system call is needed.
+    pub(super) is_read_plainly: bool,
     pub(super) is_signaled: bool,
     /// All of it lies on the stack of the thread that posted it.
     pub(super) is_on_stack: bool,
@@ -135,14 +146,14 @@ struct Queue {
 /// All posted requests.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    entries: HashMap<u64, Posted, FnvBuildHasher>,
+    entries: NumberMap<u64, Posted>,
     next: u64,
-    queues: HashMap<QueueId, Queue, FnvBuildHasher>,
+    queues: NumberMap<QueueId, Queue>,
     /// By first byte and identity.
     index: BTreeMap<(u64, u64), (Span, Role)>,
     longest: u64,
     /// Requests by the keys of their buffers.
-    uses: HashMap<Key, u32, FnvBuildHasher>,
+    uses: NumberMap<Key, u32>,
     /// Requests came or went since that was asked last.
     has_changed: bool,
 }
@@ -155,7 +166,7 @@ impl Requests {
 
     /// A request is posted of which nothing is remembered.
     pub(super) fn pass(&mut self, queue: QueueId, number: u64) {
-        self.queues.entry(queue).or_default().posted = number.wrapping_add(1);
+        self.queues.or_default(queue).posted = number.wrapping_add(1);
     }
 
     /// Remembers a request, if there is room; gives its identity.
@@ -173,7 +184,7 @@ impl Requests {
         for part in &posted.parts {
             self.index.insert((part.span.start, identity), (part.span, posted.role));
             self.longest = self.longest.max(part.span.bytes());
-            let uses = self.uses.entry(part.key).or_default();
+            let uses = self.uses.or_default(part.key);
             *uses = uses.saturating_add(1);
         }
         self.entries.insert(identity, posted);
@@ -274,7 +285,7 @@ impl Requests {
     /// Shared receive queues.
     pub(super) fn shared_queues(&self) -> Vec<QueueId> {
         let is_shared = |queue: &&QueueId| matches!(queue, QueueId::Shared(_));
-        self.queues.keys().filter(is_shared).copied().collect()
+        self.queues.iter().map(|(queue, _)| queue).filter(is_shared).copied().collect()
     }
 
     pub(super) fn knows(&self, queue: QueueId) -> bool {
@@ -297,7 +308,8 @@ impl Requests {
             self.index.remove(&(part.span.start, identity));
             if let Some(uses) = self.uses.get_mut(&part.key) {
                 *uses = uses.saturating_sub(1);
-                if *uses == 0 {
+                // Most keys are used again at once.
+                if *uses == 0 && self.uses.len() > USUAL_KEYS {
                     self.uses.remove(&part.key);
                 }
             }
@@ -352,7 +364,7 @@ impl Requests {
 
     /// Requests that use the region of a key and are not known to be over: how many, and the oldest.
     pub(super) fn users_of(&self, key: Key) -> Option<(u64, &Posted)> {
-        self.uses.get(&key)?;
+        self.uses.get(&key).filter(|uses| **uses > 0)?;
         let uses = |one: &&Posted| {
             let is_over = one.is_settled && one.role == Role::Payload;
             !is_over && one.parts.iter().any(|part| part.key == key)
@@ -366,7 +378,7 @@ impl Requests {
     pub(super) fn key_changes(&mut self, key: Key) {
         if self.uses.contains_key(&key) {
             let uses = |one: &&mut Posted| one.parts.iter().any(|part| part.key == key);
-            self.entries.values_mut().filter(uses).for_each(|one| {
+            self.entries.iter_mut().map(|(_, one)| one).filter(uses).for_each(|one| {
                 (one.is_shared, one.at_post, one.is_freed) = (true, Contents::Unknown, true);
             });
         }

@@ -11,6 +11,8 @@ mod remote;
 
 use std::collections::BTreeMap;
 
+use pumice_ground::number_map::NumberMap;
+
 pub(super) use incoming::{Incoming, share_bytes};
 use intervals::Intervals;
 pub(super) use local::Landing;
@@ -23,7 +25,7 @@ pub(super) use remote::{Access, conflict, target_of};
 #[derive(Debug, Default)]
 pub(super) struct Ordering {
     /// Connected queue pairs, by number.
-    pub(super) qps: BTreeMap<u32, OrderedQp>,
+    pub(super) qps: NumberMap<u32, OrderedQp>,
     /// How many of them a peer has.
     pub(super) peers: BTreeMap<PeerProcess, u32>,
     /// What requests that are not known to be over do with memory of peers.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_calls::Call;
-use pumice_device::check::CheckSubscriber;
+use pumice_device::check::{CheckSubscriber, call_ends};
 use pumice_device::event::{CallPhase, Event, Subscriber};
 use pumice_device::outside;
 use pumice_device::waits::Vain;
@@ -74,6 +74,17 @@ pub(crate) fn hear(event: &Event<'_>) {
     }
 }
 
+/// A call of the data path begins of which the checker alone has to know.
+pub(crate) fn enters_data_path(call: Call, address: usize) {
+    waits::begins();
+    enters(call, address);
+}
+
+/// It ends.
+pub(crate) fn leaves_data_path(call: Call, address: usize) {
+    leaves(call, address);
+}
+
 /// The program makes a call, which is given the object at this address; 0 if none.
 fn enters(call: Call, address: usize) {
     threads::enters(call, address);
@@ -82,7 +93,10 @@ fn enters(call: Call, address: usize) {
         let _ = take_sentence();
     }
     let mut must_be_written = false;
-    tell(|checker| must_be_written = checker.enters(call, address as u64));
+    tell(|checker| {
+        checker.call_begins();
+        must_be_written = checker.enters(call, address as u64);
+    });
     if must_be_written {
         let _ = TOLD.try_with(|told| told.set(address));
         writer::write_now();
@@ -93,6 +107,7 @@ fn enters(call: Call, address: usize) {
 fn leaves(call: Call, address: usize) {
     threads::leaves(address);
     waits::ends(call);
+    call_ends();
     let _ = TOLD.try_with(|told| told.set(0));
 }
 
