@@ -7,9 +7,11 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+pub mod aged_table;
 pub mod awaited;
 pub mod clock;
 pub mod error;
+pub mod intervals;
 pub mod limits;
 pub mod link_rate;
 pub mod link_words;

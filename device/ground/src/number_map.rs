@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Entries that are found without a search.
-const LATELY: usize = 16;
+const LATELY: usize = 64;
 
 /// Values by numbers, as in a [`BTreeMap`]. An entry that was asked for lately is found without a search: queue
 /// pairs and completion queues are asked for many times with each message, and a program uses few at a time.

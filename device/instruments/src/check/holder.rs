@@ -19,10 +19,13 @@ pub fn set_holds_checker(holds: bool) -> bool {
 
 /// This thread is in the checker while `run` runs.
 pub fn holding<T>(run: impl FnOnce() -> T) -> T {
-    let before = set_holds_checker(true);
-    let outcome = run();
-    set_holds_checker(before);
-    outcome
+    // It has nothing to drop, so it is there for as long as the thread is.
+    HOLDS.with(|own| {
+        let before = own.replace(true);
+        let outcome = run();
+        own.set(before);
+        outcome
+    })
 }
 
 /// This thread is in a call of the program's, which no other call has the number of; 0: in none. Until it

@@ -249,7 +249,7 @@ impl Memory {
         let ended = match self.receives_of(context, qp) {
             queue @ QueueId::Shared(_) => self.requests.end_by_id(queue, completion.wr_id),
             // The sender, who knows it, may have told the program, or be the program.
-            queue if self.requests.knows(queue) => self.requests.finish(queue, 1).pop(),
+            queue if self.requests.knows(queue) => self.requests.finish_one(queue),
             // An XRC target takes them from the queue that each message names.
             _ => {
                 for queue in self.requests.shared_queues() {

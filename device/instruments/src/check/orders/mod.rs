@@ -2,7 +2,6 @@
 
 mod echo;
 mod incoming;
-mod intervals;
 mod local;
 mod notices;
 mod peer;
@@ -11,10 +10,10 @@ mod remote;
 
 use std::collections::BTreeMap;
 
+use pumice_ground::intervals::Intervals;
 use pumice_ground::number_map::NumberMap;
 
 pub(super) use incoming::{Incoming, share_bytes};
-use intervals::Intervals;
 pub(super) use local::Landing;
 pub(super) use notices::{NOTICE_TURNS, Notices, Written};
 pub(super) use peer::PeerProcess;

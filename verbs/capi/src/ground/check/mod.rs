@@ -42,6 +42,8 @@ pub(crate) use threads::for_one_thread;
 thread_local! {
     /// The destroyed object that the call of this thread is given, of which the checker was told; or 0.
     static TOLD: Cell<usize> = const { Cell::new(0) };
+    /// The object that the call of this thread is given, if the program has not destroyed it; or 0.
+    static PERMITTED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether the program has destroyed the object at this address, which it gives to a call. The checker is
@@ -56,6 +58,11 @@ pub(crate) fn is_gone(call: &str, address: usize) -> bool {
         }
     });
     is_gone
+}
+
+/// Whether the call of this thread is given the object at this address, and the program may use it.
+pub(crate) fn is_permitted(address: usize) -> bool {
+    PERMITTED.try_with(Cell::get).is_ok_and(|permitted| permitted == address)
 }
 
 /// What the checker learns of the calls of the program, and when.
@@ -97,6 +104,7 @@ fn enters(call: Call, address: usize) {
         checker.call_begins();
         must_be_written = checker.enters(call, address as u64);
     });
+    let _ = PERMITTED.try_with(|permitted| permitted.set(if must_be_written { 0 } else { address }));
     if must_be_written {
         let _ = TOLD.try_with(|told| told.set(address));
         writer::write_now();
@@ -109,6 +117,7 @@ fn leaves(call: Call, address: usize) {
     waits::ends(call);
     call_ends();
     let _ = TOLD.try_with(|told| told.set(0));
+    let _ = PERMITTED.try_with(|permitted| permitted.set(0));
 }
 
 /// A call about this device, if it is about one, was refused with this errno, and the log said this.

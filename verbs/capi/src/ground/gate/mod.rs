@@ -74,7 +74,7 @@ fn enter_checked(call: Call, on: usize) -> Passage {
     if current().is_some() {
         return Passage::UNSEEN;
     }
-    current::begin(Made(None));
+    current::begin(Made::Uncounted(call));
     check::enters_data_path(call, on);
     Passage { seen: Seen::Checked(call), refused: None }
 }
@@ -106,7 +106,7 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
     let is_lost = life::refuses(call, on);
     let made = CallMade { ordinal: entered.ordinal(), ..begins };
     subscribers::tell(&Event::Call { made, phase: CallPhase::Enters });
-    current::begin(Made(Some(entered)));
+    current::begin(Made::Counted(entered));
     if entered.delay_ns > 0 {
         outside::sleep(std::time::Duration::from_nanos(entered.delay_ns));
     }
@@ -154,7 +154,7 @@ fn left_checked(call: Call, on: usize) {
 #[inline(never)]
 fn left(passage: Passage, end: PassageEnd, about: About) {
     let Some(made) = current::end() else { return };
-    let Made(Some(entered)) = made else { return };
+    let Made::Counted(entered) = made else { return };
     let called = CallMade { call: entered.call(), on: about.address, ordinal: entered.ordinal() };
     let phase = match end {
         // What a plan refused has found nothing either, and counts.
