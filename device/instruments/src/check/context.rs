@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pumice_ground::call_stack::{Stack, Stacks};
 use pumice_ground::number_map::NumberMap;
 
 use super::holder::own_call;
@@ -12,7 +13,6 @@ use super::objects::Objects;
 use super::of_device::OfDevice;
 use super::queues::{Cq, Qp, Srq};
 use super::recorded::{Findings, Recorded, Related};
-use super::stack::{Stack, Stacks};
 
 /// Puts the return addresses of the program's frames into a list, innermost first.
 pub type Capture = fn(&mut Vec<u64>);

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
+use pumice_ground::call_stack::Stack;
 
 use pumice_ground::number_map::NumberMap;
 use pumice_ground::ordinal::{ObjectOrdinals, Ordinal};
 
 use super::of_device::OfDevice;
-use super::stack::Stack;
 
 /// Objects that are known; of later ones nothing is said.
 const MAX_OBJECTS: usize = 1 << 17;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_events::{Event, Subscriber, Topics};
-use pumice_transport::event::QpEvent;
+use pumice_transport::event::{QpEvent, Side};
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::types::{WcStatus, WrClass};
 use pumice_transport::wire::Syndrome;
@@ -41,9 +41,24 @@ impl Subscriber for CheckSubscriber {
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        if is_answer(event) {
+            return;
+        }
         holding(|| {
             self.checker.lock().unwrap_or_else(PoisonError::into_inner).on(self.device).hear(event);
         });
+    }
+}
+
+/// Whether an event is about a packet of an answer. No check looks at those, and to see that is cheaper than
+/// the lock.
+fn is_answer(event: &Event<'_>) -> bool {
+    match event {
+        Event::Qp { event: QpEvent::PacketSent { identity, .. }, .. } => identity.side != Side::Requester,
+        Event::Qp { event: QpEvent::PacketReceived { opcode, .. }, .. } => {
+            opcode.info().is_some_and(|info| !info.is_request)
+        }
+        _ => false,
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use pumice_calls::Call;
 use pumice_events::{AsyncElement, Event};
+use pumice_ground::call_stack::Stack;
 use pumice_transport::types::{
     AsyncEventType, Cause, Peer, QpState, RemoteRange, SendRequest, WcStatus, WorkCompletion,
 };
@@ -14,7 +15,6 @@ use super::facts::Modified;
 use super::kept::Of;
 use super::objects::Object;
 use super::recorded::Related;
-use super::stack::Stack;
 use crate::waits::Vain;
 
 /// What a check knows of the memory that a failure is about.

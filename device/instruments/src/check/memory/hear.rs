@@ -1,6 +1,7 @@
 //! Events that tell of memory: registrations, posts, packets, and the end of requests.
 
 use pumice_events::Event;
+use pumice_ground::call_stack::Stack;
 use pumice_transport::event::{QpEvent, Side};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{
@@ -9,7 +10,6 @@ use pumice_transport::types::{
 use pumice_transport::wire::{Opcode, OpcodeInfo, OperationClass, Psn};
 
 use super::super::context::Context;
-use super::super::stack::Stack;
 use super::payload::Contents;
 use super::posts::{Post, contents_of};
 use super::regions::{Key, Region};

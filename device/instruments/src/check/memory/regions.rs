@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
+use pumice_ground::call_stack::Stack;
 use pumice_ground::number_map::NumberMap;
 
-use super::super::stack::Stack;
 use super::span::Span;
 
 /// Regions that are known; of requests that use others nothing is known.

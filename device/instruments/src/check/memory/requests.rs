@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pumice_ground::aged_table::AgedTable;
+use pumice_ground::call_stack::Stack;
 use pumice_ground::number_map::NumberMap;
 use pumice_transport::wire::Psn;
 use smallvec::SmallVec;
 
-use super::super::stack::Stack;
 use super::payload::Contents;
 use super::regions::Key;
 use super::span::Span;

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use pumice_ground::call_stack::Stack;
 use pumice_ground::number_map::NumberMap;
 use pumice_transport::types::RemoteRange;
 use smallvec::SmallVec;
 
-use super::super::stack::Stack;
 use super::payload::{Contents, Reader};
 use super::regions::Regions;
 use super::requests::{QueueId, Requests, Role};
