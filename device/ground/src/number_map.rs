@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 /// Entries that are found without a search.
 const LATELY: usize = 64;
 
-/// Values by numbers, as in a [`BTreeMap`]. An entry that was asked for lately is found without a search: queue
-/// pairs and completion queues are asked for many times with each message, and a program uses few at a time.
+/// Values by numbers, as in a [`BTreeMap`]. An entry that was asked for lately is found without a search:
+/// queue pairs and completion queues are asked for many times with each message, and a program uses few at a
+/// time.
 #[derive(Debug)]
 pub struct NumberMap<K, V> {
     entries: Vec<(K, V)>,
