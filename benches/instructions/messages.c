@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LIST = 32, LONG = 65536, WARM_UP = 300, DEPTH = 4 * LIST };
+enum { LIST = 32, SHORT = 8, LONG = 65536, WARM_UP = 300, DEPTH = 4 * LIST };
 
 static _Thread_local int is_main;
 static uint64_t readings, polls;
@@ -116,8 +116,8 @@ static void connect_to(struct end *end, struct end *peer) {
            IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static void post_receive(struct end *end) {
-    struct ibv_sge sge = {(uintptr_t)end->memory + LONG, LONG, end->mr->lkey};
+static void post_receive(struct end *end, uint32_t bytes) {
+    struct ibv_sge sge = {(uintptr_t)end->memory + LONG, bytes, end->mr->lkey};
     struct ibv_recv_wr request = {.sg_list = &sge, .num_sge = 1}, *bad;
     marks[1] = 1;
     if (ibv_post_recv(end->qp, &request, &bad)) fatal("ibv_post_recv");
@@ -164,9 +164,9 @@ static void wait_for(struct ibv_cq *cq, int as, struct end *other) {
 /* A message to `to`, which answers with the next one, as ib_send_lat does: its receive request and its send were posted in the
  * turn before. */
 static void send_turn(struct end *from, struct end *to) {
-    post(from, to, IBV_WR_SEND, 8, 1, 1);
+    post(from, to, IBV_WR_SEND, SHORT, 1, 1);
     wait_for(to->receives, 3, from);
-    post_receive(to);
+    post_receive(to, SHORT);
     wait_for(to->sends, 4, from);
 }
 
@@ -185,7 +185,7 @@ static void one_sided(struct end *from, struct end *to, enum ibv_wr_opcode opcod
 }
 
 static void list_of_sends(struct end *from, struct end *to, int count) {
-    for (int each = 0; each < count; each++) post_receive(to);
+    for (int each = 0; each < count; each++) post_receive(to, LONG);
     post(from, to, IBV_WR_SEND, 8, 0, count);
     for (int received = 0; received < count;) {
         received += poll_once(to->receives, 16, 3);
@@ -196,7 +196,7 @@ static void list_of_sends(struct end *from, struct end *to, int count) {
 
 /* `LIST` messages, each posted by itself. */
 static void single_sends(struct end *from, struct end *to) {
-    for (int each = 0; each < LIST; each++) post_receive(to);
+    for (int each = 0; each < LIST; each++) post_receive(to, LONG);
     int received = 0, completed = 0;
     for (int each = 0; each < LIST; each++) {
         post(from, to, IBV_WR_SEND, 8, 0, 1);
@@ -215,11 +215,11 @@ static const int messages_of[KINDS] = {2, 2, 1, LIST, LIST, 1};
 static void begin(enum kind kind) {
     struct end *a = &ends[0], *b = &ends[1];
     if (kind == SEND_LAT) {
-        post_receive(a);
-        post_receive(b);
-        post(b, a, IBV_WR_SEND, 8, 1, 1);
+        post_receive(a, SHORT);
+        post_receive(b, SHORT);
+        post(b, a, IBV_WR_SEND, SHORT, 1, 1);
         wait_for(a->receives, 3, b);
-        post_receive(a);
+        post_receive(a, SHORT);
     }
     if (kind == WRITE_LAT) {
         /* From here on each message takes the acknowledgement of the one before it along. */

@@ -7,13 +7,17 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
+pub mod aged_table;
 pub mod awaited;
+pub mod call_stack;
 pub mod clock;
 pub mod error;
+pub mod intervals;
 pub mod limits;
 pub mod link_rate;
 pub mod link_words;
 pub mod marking;
+pub mod number_map;
 pub mod object_summary;
 pub mod order;
 pub mod ordinal;

@@ -3,6 +3,7 @@
 use pumice_calls::Call;
 
 use super::checker::Checker;
+use super::holder::set_own_call;
 use super::told::Effect;
 use crate::waits::Vain;
 
@@ -54,11 +55,17 @@ impl Checker {
         self.context.objects.gone(address).is_some()
     }
 
+    /// A call of the program's begins in this thread, until [`super::call_ends`].
+    pub fn call_begins(&mut self) {
+        self.context.calls = self.context.calls.wrapping_add(1);
+        set_own_call(self.context.calls);
+    }
+
     /// The program makes a call, which is given the object at this address; 0 if none. True: what was found
     /// should be written before the call, in which it may crash, or which may be the last thing that a child
     /// does.
     pub fn enters(&mut self, call: Call, address: u64) -> bool {
-        self.tell(|check, context| check.enters(context, call, address));
+        self.checks.enters(&mut self.context, call, address);
         let objects = &self.context.objects;
         match call {
             Call::ibv_poll_cq | Call::ibv_start_poll => self.cq_polled(address),

@@ -51,7 +51,7 @@ impl Checker {
         let Some(cq) = self.context.cqs.get_mut(&handle) else { return };
         cq.polls = cq.polls.saturating_add(1);
         cq.stir();
-        self.tell(|check, context| check.cq_polled(context, handle));
+        self.checks.cq_polled(&mut self.context, handle);
     }
 
     /// The program arms a completion queue.

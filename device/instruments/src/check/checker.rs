@@ -16,7 +16,7 @@ use super::told::{Check, Effect};
 /// but [`Capture`] and what it is lent.
 pub struct Checker {
     pub(super) context: Context,
-    checks: Checks,
+    pub(super) checks: Checks,
     /// Failures whose cause is told, of which the log is to tell.
     pub(super) effects: Vec<Effect>,
 }

@@ -17,12 +17,12 @@ impl Checker {
             let cq = qp.send_cq;
             self.context.expect(cq);
         }
-        self.tell(|check, context| check.send_posted(context, number, signaled));
+        self.checks.send_posted(&mut self.context, number, signaled);
     }
 
     /// A send request was posted whose payload is in registered memory.
     pub(super) fn posted_from_memory(&mut self, number: u32, length_bytes: u32) {
-        self.tell(|check, context| check.posted_from_memory(context, number, length_bytes));
+        self.checks.posted_from_memory(&mut self.context, number, length_bytes);
     }
 
     pub(super) fn receive_posted(&mut self, number: u32) {
@@ -30,7 +30,7 @@ impl Checker {
         qp.receives = qp.receives.saturating_add(1);
         let cq = qp.recv_cq;
         self.context.expect(cq);
-        self.tell(|check, context| check.receive_posted(context, number));
+        self.checks.receive_posted(&mut self.context, number);
     }
 
     pub(super) fn completed(&mut self, number: u32, handle: u32, completion: &WorkCompletion, released: u32) {
@@ -45,7 +45,7 @@ impl Checker {
             cq.successes = cq.successes.saturating_add(u64::from(is_success));
             cq.stir();
         }
-        self.tell(|check, context| check.completed(context, number, completion, released));
+        self.checks.completed(&mut self.context, number, completion, released);
     }
 
     /// A send request failed with this status.
@@ -64,7 +64,7 @@ impl Checker {
                 if completion.opcode.is_recv() { &mut qp.receives_unpolled } else { &mut qp.sends_unpolled };
             *unpolled = unpolled.saturating_sub(1);
         }
-        self.tell(|check, context| check.polled(context, handle, completion));
+        self.checks.polled(&mut self.context, handle, completion);
     }
 
     pub(super) fn state_changed(&mut self, number: u32, to: QpState) {

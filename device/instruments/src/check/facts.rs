@@ -1,9 +1,8 @@
 //! What calls say of queues.
 
+use pumice_ground::call_stack::Stack;
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{Mtu, QpCapacity, QpState};
-
-use super::stack::Stack;
 
 /// A completion queue that the program has made.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
 //! What a check keeps of each queue.
 
-use std::collections::BTreeMap;
+use pumice_ground::number_map::NumberMap;
 
 /// A queue, as the shared records name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,14 +13,24 @@ pub(super) enum Of {
     Srq(u32),
 }
 
+impl From<Of> for u64 {
+    fn from(of: Of) -> u64 {
+        match of {
+            Of::Cq(handle) => handle.into(),
+            Of::Qp(number) => 1 << 32 | u64::from(number),
+            Of::Srq(handle) => 2 << 32 | u64::from(handle),
+        }
+    }
+}
+
 /// A record of a check for each queue. Ask only for queues that are known: the others are never forgotten.
 #[derive(Debug, Default)]
-pub(super) struct Kept<T>(BTreeMap<Of, T>);
+pub(super) struct Kept<T>(NumberMap<Of, T>);
 
 impl<T: Default> Kept<T> {
     /// What is kept of a queue; a new record if that is nothing.
     pub(super) fn of(&mut self, of: Of) -> &mut T {
-        self.0.entry(of).or_default()
+        self.0.or_default(of)
     }
 
     /// A queue is gone or made anew; all of them if none is named.

@@ -28,7 +28,6 @@ mod recorded;
 pub mod report;
 #[cfg(test)]
 mod report_tests;
-mod stack;
 mod subscriber;
 mod suppress;
 #[cfg(test)]
@@ -38,12 +37,12 @@ mod told;
 pub use checker::Checker;
 pub use context::Capture;
 pub use facts::{CqMade, ModifyFacts, QpMade};
-pub use holder::{holding, holds_checker, set_holds_checker};
+pub use holder::{call_ends, holding, holds_checker, set_holds_checker};
 pub use kind::{Family, FindingKind, KINDS};
 pub use means::{Fill as FillMemory, OwnStack, Read as ReadMemory, Switches, Watch as WatchBounds};
 pub use of_device::OfDevice;
+pub use pumice_ground::call_stack::{MAX_FRAMES, Stack};
 pub use recorded::{Findings, MAX_FINDINGS, Recorded, Related};
-pub use stack::{MAX_FRAMES, Stack};
 pub use subscriber::CheckSubscriber;
 pub use suppress::Suppressions;
 pub use told::Effect;

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
+use pumice_ground::call_stack::Stack;
 
+use pumice_ground::number_map::NumberMap;
 use pumice_ground::ordinal::{ObjectOrdinals, Ordinal};
 
 use super::of_device::OfDevice;
-use super::stack::Stack;
 
 /// Objects that are known; of later ones nothing is said.
 const MAX_OBJECTS: usize = 1 << 17;
@@ -52,7 +53,7 @@ pub(super) struct Gone {
 /// All objects by the address of the program's pointer.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
-    live: HashMap<u64, Object, FnvBuildHasher>,
+    live: NumberMap<u64, Object>,
     made: BTreeMap<(&'static str, Option<&'static str>), ObjectOrdinals>,
     gone: HashMap<u64, Gone, FnvBuildHasher>,
     gone_order: VecDeque<u64>,
@@ -125,7 +126,8 @@ impl Objects {
 
     /// This is a child process: everything is the parent's.
     pub(super) fn forked(&mut self) {
-        self.inherited.extend(std::mem::take(&mut self.live));
+        self.inherited.extend(self.live.iter().map(|(address, object)| (*address, object.clone())));
+        self.live.clear();
     }
 }
 

@@ -1,11 +1,11 @@
 //! What is known of queues. What one check alone has to know stands in that check, which keeps it in
 //! [`super::kept::Kept`].
 
+use pumice_ground::call_stack::Stack;
 use pumice_transport::qp::AttributeMask;
 use pumice_transport::types::{QpCapacity, QpState, WorkCompletion};
 
 use super::facts::Modified;
-use super::stack::Stack;
 
 /// How a completion queue is armed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use fnv::FnvBuildHasher;
+use pumice_ground::call_stack::Stack;
 
 use super::kind::FindingKind;
-use super::stack::Stack;
 
 /// Entries that are kept; what comes beyond is counted.
 pub const MAX_FINDINGS: usize = 256;
@@ -103,8 +103,8 @@ impl Findings {
 #[cfg(test)]
 mod tests {
     use super::super::kind::{CQ_TOO_SMALL, LOST_WAKEUP};
-    use super::super::stack::Stacks;
     use super::*;
+    use pumice_ground::call_stack::Stacks;
 
     fn finding(kind: &'static FindingKind, place: Stack) -> Recorded {
         let (object, numbers) = (String::from("queue pair 0"), String::new());

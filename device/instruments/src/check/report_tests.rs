@@ -1,9 +1,10 @@
 use serde_json::Value;
 
+use pumice_ground::call_stack::Stack;
+
 use super::kind::{CQ_TOO_SMALL, KINDS};
 use super::recorded::Related;
 use super::report::{About, Entry, Format, Frame, document, summary};
-use super::stack::Stack;
 use super::*;
 
 fn an_entry() -> Entry {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_events::{Event, Subscriber, Topics};
-use pumice_transport::event::QpEvent;
+use pumice_transport::event::{QpEvent, Side};
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::types::{WcStatus, WrClass};
 use pumice_transport::wire::Syndrome;
@@ -41,9 +41,24 @@ impl Subscriber for CheckSubscriber {
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
+        if is_answer(event) {
+            return;
+        }
         holding(|| {
             self.checker.lock().unwrap_or_else(PoisonError::into_inner).on(self.device).hear(event);
         });
+    }
+}
+
+/// Whether an event is about a packet of an answer. No check looks at those, and to see that is cheaper than
+/// the lock.
+fn is_answer(event: &Event<'_>) -> bool {
+    match event {
+        Event::Qp { event: QpEvent::PacketSent { identity, .. }, .. } => identity.side != Side::Requester,
+        Event::Qp { event: QpEvent::PacketReceived { opcode, .. }, .. } => {
+            opcode.info().is_some_and(|info| !info.is_request)
+        }
+        _ => false,
     }
 }
 
@@ -51,7 +66,7 @@ impl Checker {
     /// Something happened.
     pub fn hear(&mut self, event: &Event<'_>) {
         let own = self.context.own;
-        self.tell(|check, context| check.hears(context, event));
+        self.checks.hears(&mut self.context, event);
         match event {
             Event::Qp { qp, event } => self.hear_of_qp(qp, event),
             Event::QpDestroyed { qp } => self.qp_destroyed(qp.qpn.value()),
@@ -75,9 +90,7 @@ impl Checker {
             }
             QpEvent::SendPosted { signaled, inline, length_bytes, opcode, message, request, .. } => {
                 self.send_posted(number, *signaled);
-                self.tell(|check, context| {
-                    check.request_posted(context, number, *message, *length_bytes, request);
-                });
+                self.checks.request_posted(&mut self.context, number, *message, *length_bytes, request);
                 if !inline && opcode.info().class != WrClass::Local {
                     self.posted_from_memory(number, *length_bytes);
                 }
@@ -94,10 +107,10 @@ impl Checker {
                 }
             }
             QpEvent::RemoteAccess { class, range, ends } => {
-                self.tell(|check, context| check.remote_access(context, number, *class, range, *ends));
+                self.checks.remote_access(&mut self.context, number, *class, range, *ends);
             }
             QpEvent::RemoteWriteEnded { has_imm } => {
-                self.tell(|check, context| check.remote_write_ended(context, number, *has_imm));
+                self.checks.remote_write_ended(&mut self.context, number, *has_imm);
             }
             QpEvent::NakSent { syndrome: Syndrome::RnrNak { .. }, psn }
             | QpEvent::Dropped { reason: Counter::RxNoReceive, psn, .. } => {

@@ -109,8 +109,8 @@ fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::super::kind::LOST_WAKEUP;
     use super::super::recorded::Recorded;
-    use super::super::stack::Stack;
     use super::*;
+    use pumice_ground::call_stack::Stack;
 
     #[test]
     fn patterns_match() {

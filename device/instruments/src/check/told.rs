@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use pumice_calls::Call;
 use pumice_events::{AsyncElement, Event};
+use pumice_ground::call_stack::Stack;
 use pumice_transport::types::{
     AsyncEventType, Cause, Peer, QpState, RemoteRange, SendRequest, WcStatus, WorkCompletion,
 };
@@ -14,7 +15,6 @@ use super::facts::Modified;
 use super::kept::Of;
 use super::objects::Object;
 use super::recorded::Related;
-use super::stack::Stack;
 use crate::waits::Vain;
 
 /// What a check knows of the memory that a failure is about.
@@ -49,9 +49,11 @@ pub(super) trait Check: Debug + Send {
     /// The owner of the checker has lent it something: [`Context::means`] has changed.
     fn means_given(&mut self, _context: &Context) {}
     /// An event of the device, before the shared records have it.
+    #[inline]
     fn hears(&mut self, _context: &mut Context, _event: &Event<'_>) {}
 
     /// The program makes a call, which is given the object at this address; 0 if none.
+    #[inline]
     fn enters(&mut self, _context: &mut Context, _call: Call, _address: u64) {}
     /// The program gives this address, at which there is no object now, to a call.
     fn used(&mut self, _context: &mut Context, _address: u64, _call: &str) {}
@@ -75,8 +77,10 @@ pub(super) trait Check: Debug + Send {
     fn ends(&mut self, _context: &mut Context) {}
 
     /// The program polls a completion queue, whether there is something or not.
+    #[inline]
     fn cq_polled(&mut self, _context: &mut Context, _cq: u32) {}
     /// The program polls this completion.
+    #[inline]
     fn polled(&mut self, _context: &mut Context, _cq: u32, _completion: &WorkCompletion) {}
     /// The program arms a completion queue.
     fn cq_armed(&mut self, _context: &mut Context, _cq: u32) {}
@@ -106,8 +110,10 @@ pub(super) trait Check: Debug + Send {
     }
 
     /// A send request was posted to a queue pair that is known.
+    #[inline]
     fn send_posted(&mut self, _context: &mut Context, _qp: u32, _is_signaled: bool) {}
     /// A send request was posted to a queue pair, known or not: its `message`-th one, of so many bytes.
+    #[inline]
     fn request_posted(
         &mut self,
         _context: &mut Context,
@@ -118,12 +124,15 @@ pub(super) trait Check: Debug + Send {
     ) {
     }
     /// A send request was posted whose payload of so many bytes is in registered memory.
+    #[inline]
     fn posted_from_memory(&mut self, _context: &mut Context, _qp: u32, _bytes: u32) {}
     /// A receive was posted to a queue pair that is known.
+    #[inline]
     fn receive_posted(&mut self, _context: &mut Context, _qp: u32) {}
     /// A post of send requests was refused because the queue is full.
     fn send_queue_is_full(&mut self, _context: &mut Context, _qp: u32) {}
     /// A completion came, and with it the end of so many send requests.
+    #[inline]
     fn completed(&mut self, _context: &mut Context, _qp: u32, _completion: &WorkCompletion, _released: u32) {}
     /// A send request failed with this status.
     fn send_failed(&mut self, _context: &mut Context, _qp: u32, _status: WcStatus) {}
@@ -151,6 +160,7 @@ pub(super) trait Check: Debug + Send {
     /// That is why nothing is sent for a while. `retries_left`: as the device counts them.
     fn waits_for_receive(&mut self, _context: &mut Context, _qp: u32, _retries_left: u8, _wait_ns: u64) {}
     /// A request of the peer begins to use memory of this process; `ends`: it has one packet.
+    #[inline]
     fn remote_access(
         &mut self,
         _context: &mut Context,
@@ -161,6 +171,7 @@ pub(super) trait Check: Debug + Send {
     ) {
     }
     /// The last packet of a WRITE was executed.
+    #[inline]
     fn remote_write_ended(&mut self, _context: &mut Context, _qp: u32, _has_imm: bool) {}
 
     /// The program has armed the limit of a shared receive queue.

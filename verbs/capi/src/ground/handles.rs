@@ -124,7 +124,7 @@ pub(crate) fn permits_trust<T>(pointer: *const T) -> Result<(), Errno> {
 
 #[cold]
 fn permits_checked(address: usize) -> Result<(), Errno> {
-    if address == 0 || register().live.contains_key(&address) {
+    if address == 0 || check::is_permitted(address) || register().live.contains_key(&address) {
         return Ok(());
     }
     let call = current().map_or("a call of the data path", |made| made.name());

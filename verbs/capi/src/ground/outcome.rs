@@ -76,7 +76,7 @@ pub(crate) mod data_path {
 
     #[inline]
     fn enter(call: Call, about: About) -> Passage {
-        if gate::lets_pass() { Passage::UNSEEN } else { gate::enter(call, about) }
+        if gate::lets_pass() { Passage::UNSEEN } else { gate::enter_data_path(call, about) }
     }
 
     #[inline]

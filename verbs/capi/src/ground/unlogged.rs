@@ -37,7 +37,8 @@ fn emit(call: Call, errno: Errno, about: About) {
     let device = about.device();
     if listeners::hear(device, Topics::CALLS) {
         let Errno(number) = errno;
-        let ordinal = current().filter(|made| made.call() == Some(call)).map(|made| made.ordinal());
+        let made = current().filter(|made| made.call() == Some(call)).map(|made| made.ordinal());
+        let ordinal = made.filter(|ordinal| *ordinal > 0);
         let why = meaning(errno);
         listeners::emit(device, &Event::CallRefused { call: call.name(), ordinal, errno: number, why: &why });
     }

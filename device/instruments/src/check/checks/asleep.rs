@@ -101,7 +101,7 @@ impl Check for Asleep {
     }
 
     fn look_at_waiting(&mut self, context: &Context, waiting: &mut Vec<(u32, i32)>) {
-        for (handle, cq) in &context.cqs {
+        for (handle, cq) in context.cqs.iter() {
             let Some(descriptor) = context.channels.get(&cq.channel) else { continue };
             let queue = self.queues.of(Of::Cq(*handle));
             let is_at_rest = queue.rest.0 == cq.activity;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use pumice_ground::call_stack::Stack;
+
 use super::events_left::Left;
 use crate::check::context::Context;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// Objects with events that are not acknowledged; of others nothing is said.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pumice_ground::call_stack::Stack;
+
 use super::events_left::Left;
 use crate::check::context::{Context, Found, related};
 use crate::check::kind::{EVENTS_NOT_ACKNOWLEDGED, PRIVATE_DATA_AFTER_ACK};
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// Events that are not acknowledged; of others nothing is said.

@@ -1,10 +1,11 @@
 //! Completion events that are not acknowledged, or more often than they came.
 
+use pumice_ground::call_stack::Stack;
+
 use super::events_left::Left;
 use crate::check::context::{Context, Found, related};
 use crate::check::kept::{Kept, Of};
 use crate::check::kind::EVENTS_ACKNOWLEDGED_TWICE;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// The program has not acknowledged completion events when it ends.

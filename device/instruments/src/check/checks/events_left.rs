@@ -1,8 +1,9 @@
 //! What is said of events that are not acknowledged at the end of the process.
 
+use pumice_ground::call_stack::Stack;
+
 use crate::check::context::{Context, Found, counted, related};
 use crate::check::kind::EVENTS_NOT_ACKNOWLEDGED;
-use crate::check::stack::Stack;
 
 /// Events of one object.
 pub(super) struct Left {

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use pumice_events::Event;
+use pumice_ground::call_stack::Stack;
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::{Cause, Detail, FailedSend, QpState, WcStatus, WorkCompletion};
 
@@ -16,7 +17,6 @@ use crate::check::kept::{Kept, Of};
 use crate::check::kind::{FAILURE_INJECTED, QUEUE_PAIR_FAILED};
 use crate::check::queues::Qp;
 use crate::check::recorded::Related;
-use crate::check::stack::Stack;
 use crate::check::told::{Check, Effect, Hint};
 
 /// Posts of a queue pair whose places are kept.

@@ -1,9 +1,10 @@
 //! Receives that are posted when messages have already come for them.
 
+use pumice_ground::call_stack::Stack;
+
 use crate::check::context::{Context, Found, related};
 use crate::check::kept::{Kept, Of};
 use crate::check::kind::RECEIVE_TOO_LATE;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// Messages without a receive before that is told, and as which share of those received.

@@ -1,9 +1,10 @@
 //! Lives of objects: those that are used when they are gone, and those that are left.
 
+use pumice_ground::call_stack::Stack;
+
 use crate::check::context::{Context, Found, related};
 use crate::check::kind::{OBJECT_OF_OTHER_CONTEXT, OBJECTS_LEFT, USED_AFTER_DESTROY, USED_AFTER_FORK};
 use crate::check::objects::Object;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// The program uses objects that are not its own any more, or does not destroy them.

@@ -33,13 +33,19 @@ mod unready_peers;
 mod vain_waits;
 mod waiting_calls;
 
+use pumice_calls::Call;
+use pumice_events::Event;
+use pumice_transport::types::{RemoteRange, SendRequest, WorkCompletion};
+use pumice_transport::wire::OperationClass;
+
+use super::context::Context;
 use super::memory::Memory;
 use super::orders::Ordering;
 use super::told::Check;
 
 macro_rules! checks {
-    ($($name:ident: $check:ty),* $(,)?) => {
-        /// All checks. Each is a field, not a box in a list, so that what it has no method for costs nothing.
+    ($dollar:tt $($name:ident: $check:ty),* $(,)?) => {
+        /// All checks. Each is a field, not a box in a list.
         #[derive(Debug, Default)]
         pub(super) struct Checks {
             $($name: $check,)*
@@ -58,10 +64,31 @@ macro_rules! checks {
                 None$(.or_else(|| question(&self.$name)))*
             }
         }
+
+        /// What happens with each message is told by calls that the compiler knows, so that it costs nothing
+        /// where a check has no method for it.
+        macro_rules! told_often {
+            (@each $dollar checks:ident.$dollar method:ident($dollar($dollar argument:expr),*)) => {
+                $($dollar checks.$name.$dollar method($dollar($dollar argument),*);)*
+            };
+            ($dollar($dollar method:ident($dollar($dollar argument:ident: $dollar kind:ty),*);)*) => {
+                impl Checks {
+                    $dollar(#[inline]
+                    pub(super) fn $dollar method(
+                        &mut self,
+                        context: &mut Context,
+                        $dollar($dollar argument: $dollar kind),*
+                    ) {
+                        told_often!(@each self.$dollar method(context, $dollar($dollar argument),*));
+                    })*
+                }
+            };
+        }
     };
 }
 
 checks! {
+    $
     memory: Memory,
     small_queues: small_queues::SmallQueues,
     full_queues: full_queues::FullQueues,
@@ -94,4 +121,18 @@ checks! {
     slow_polls: slow_polls::SlowPolls,
     slow_payload: slow_payload::SlowPayload,
     slow_signals: slow_signals::SlowSignals,
+}
+
+told_often! {
+    hears(event: &Event<'_>);
+    enters(call: Call, address: u64);
+    cq_polled(cq: u32);
+    polled(cq: u32, completion: &WorkCompletion);
+    send_posted(qp: u32, is_signaled: bool);
+    request_posted(qp: u32, message: u64, bytes: u32, request: &SendRequest<'_>);
+    posted_from_memory(qp: u32, bytes: u32);
+    receive_posted(qp: u32);
+    completed(qp: u32, completion: &WorkCompletion, released: u32);
+    remote_access(qp: u32, class: OperationClass, range: &RemoteRange, ends: bool);
+    remote_write_ended(qp: u32, has_imm: bool);
 }

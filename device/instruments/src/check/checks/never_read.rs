@@ -1,11 +1,11 @@
 //! Asynchronous events that the program never reads.
 
 use pumice_events::AsyncElement;
+use pumice_ground::call_stack::Stack;
 use pumice_transport::types::AsyncEventType;
 
 use crate::check::context::{Context, Found, counted};
 use crate::check::kind::ASYNC_EVENTS_NEVER_READ;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// The name of an event that tells of something that a program has to know.

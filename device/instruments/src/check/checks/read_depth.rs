@@ -1,6 +1,7 @@
 //! Queue pairs that may have fewer READs and atomics under way than are posted or come.
 
 use pumice_events::Event;
+use pumice_ground::call_stack::Stack;
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::Cause;
 
@@ -8,7 +9,6 @@ use crate::check::context::{Context, Found, related};
 use crate::check::facts::Modified;
 use crate::check::kept::{Kept, Of};
 use crate::check::kind::{READ_DEPTH_MISMATCH, READ_DEPTH_ZERO};
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// `max_rd_atomic` does not fit. That of a peer is told once of each queue pair.

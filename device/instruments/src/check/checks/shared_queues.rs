@@ -1,9 +1,10 @@
 //! Shared receive queues that run empty.
 
+use pumice_ground::call_stack::Stack;
+
 use crate::check::context::{Context, Found, counted, related};
 use crate::check::kept::{Kept, Of};
 use crate::check::kind::SRQ_LIMIT_NEVER_ARMED;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// A shared receive queue was empty, and the program had never armed its limit. It is told once of each.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pumice_ground::call_stack::Stack;
+
 use crate::check::context::{Context, Found};
 use crate::check::kind::REGISTERING_IN_LOOP;
 use crate::check::objects::REGION;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// Registrations at one call site before that is told.

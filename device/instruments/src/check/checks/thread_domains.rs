@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use pumice_ground::call_stack::Stack;
+
 use crate::check::context::{Context, Found, related};
 use crate::check::kind::THREAD_DOMAIN_SHARED;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// Objects of thread domains that are known; of others nothing is said.

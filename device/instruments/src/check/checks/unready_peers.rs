@@ -1,5 +1,6 @@
 //! Receivers that are not ready: what that does to senders.
 
+use pumice_ground::call_stack::Stack;
 use pumice_transport::types::WcStatus;
 
 use crate::check::context::{Context, Found, counted, related};
@@ -7,7 +8,6 @@ use crate::check::kept::{Kept, Of};
 use crate::check::kind::{RNR_RETRIES_ZERO, RNR_RETRY_FOR_EVER};
 use crate::check::queues::Qp;
 use crate::check::recorded::Related;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 
 /// The value of `rnr_retry` that stands for no limit.

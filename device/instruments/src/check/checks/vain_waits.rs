@@ -1,8 +1,9 @@
 //! Threads that wait for what does not come.
 
+use pumice_ground::call_stack::Stack;
+
 use crate::check::context::{Context, Found};
 use crate::check::kind::WAITS_IN_VAIN;
-use crate::check::stack::Stack;
 use crate::check::told::Check;
 use crate::waits::{Awaited, Vain};
 

@@ -60,13 +60,10 @@ impl Memory {
         context.qps.get(&qp).is_some_and(|qp| !matches!(qp.service, "UC" | "UD"))
     }
 
-    /// The first message for a receive comes: is its buffer as it was posted?
+    /// The first message for a receive comes, and its buffer is not as it was posted.
     pub(super) fn look_at_receive(&mut self, context: &mut Context, posted: &Posted, now: Contents) {
         if now == Contents::Unmapped {
             return self.tell_unmapped(context, posted);
-        }
-        if now == posted.at_post || Contents::Unknown == posted.at_post {
-            return;
         }
         let object = self.owner_of(context, posted.queue);
         let (wr_id, bytes) = (posted.wr_id, posted.bytes());

@@ -1,6 +1,7 @@
 //! Events that tell of memory: registrations, posts, packets, and the end of requests.
 
 use pumice_events::Event;
+use pumice_ground::call_stack::Stack;
 use pumice_transport::event::{QpEvent, Side};
 use pumice_transport::host::QpContext;
 use pumice_transport::types::{
@@ -9,9 +10,8 @@ use pumice_transport::types::{
 use pumice_transport::wire::{Opcode, OpcodeInfo, OperationClass, Psn};
 
 use super::super::context::Context;
-use super::super::stack::Stack;
 use super::payload::Contents;
-use super::posts::Post;
+use super::posts::{Post, contents_of};
 use super::regions::{Key, Region};
 use super::requests::{QueueId, Role};
 use super::state::Memory;
@@ -88,7 +88,7 @@ impl Memory {
                         sges: request.sges,
                         end_psn: psn.plus(*packet_count),
                         is_signaled: *signaled,
-                        is_one_packet: *packet_count == 1 && role == Role::Payload && is_ready,
+                        is_copied_at_once: *packet_count == 1 && role == Role::Payload && is_ready,
                     },
                 );
             }
@@ -134,8 +134,7 @@ impl Memory {
         }
         let contents = match posted.is_shared {
             true => Contents::Unknown,
-            false if posted.is_one_packet => self.reader.contents_of_mapped(posted.spans()),
-            false => self.reader.contents(posted.spans()),
+            false => contents_of(&mut self.reader, posted),
         };
         if let Some(posted) = self.requests.at_mut(identity) {
             posted.at_departure = Some(contents);
@@ -200,12 +199,18 @@ impl Memory {
         if !is_first || (posted.is_shared && !posted.meets_another) {
             return;
         }
-        let posted = posted.clone();
         if posted.is_shared {
+            let posted = posted.clone();
             return self.look_before_message(&posted);
         }
-        let contents = self.reader.contents(posted.spans());
-        self.look_at_receive(context, &posted, contents);
+        if posted.at_post == Contents::Unknown {
+            return;
+        }
+        let contents = contents_of(&mut self.reader, posted);
+        if contents != posted.at_post {
+            let posted = posted.clone();
+            self.look_at_receive(context, &posted, contents);
+        }
     }
 
     /// The peer has acknowledged what is before a PSN.
@@ -244,7 +249,7 @@ impl Memory {
         let ended = match self.receives_of(context, qp) {
             queue @ QueueId::Shared(_) => self.requests.end_by_id(queue, completion.wr_id),
             // The sender, who knows it, may have told the program, or be the program.
-            queue if self.requests.knows(queue) => self.requests.finish(queue, 1).pop(),
+            queue if self.requests.knows(queue) => self.requests.finish_one(queue),
             // An XRC target takes them from the queue that each message names.
             _ => {
                 for queue in self.requests.shared_queues() {

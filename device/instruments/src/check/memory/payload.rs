@@ -41,8 +41,8 @@ impl Reader {
         self.contents_by(self.read, spans)
     }
 
-    /// As [`Reader::contents`], of memory that the device itself is about to copy, or has just copied: it is
-    /// taken to be mapped.
+    /// As [`Reader::contents`], of memory that the device itself copies in the same way: it is taken to be
+    /// mapped.
     pub(super) fn contents_of_mapped(&mut self, spans: impl Iterator<Item = Span> + Clone) -> Contents {
         self.contents_by(self.read_at_once.or(self.read), spans)
     }
@@ -97,8 +97,16 @@ impl Reader {
 fn checksum(bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(ODD);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let sum = words.iter().fold(bytes.len() as u64, |sum, word| mix(sum, u64::from_le_bytes(*word)));
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut sums = [bytes.len() as u64, 1, 2, 3];
+    for block in blocks {
+        for (sum, word) in sums.iter_mut().zip(block.as_chunks::<8>().0) {
+            *sum = mix(*sum, u64::from_le_bytes(*word));
+        }
+    }
+    let (words, rest) = rest.as_chunks::<8>();
+    let sum = sums.into_iter().fold(0, mix);
+    let sum = words.iter().fold(sum, |sum, word| mix(sum, u64::from_le_bytes(*word)));
     rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte)))
 }
 

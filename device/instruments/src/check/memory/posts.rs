@@ -4,7 +4,7 @@ use pumice_transport::types::{RecvRequest, Sge};
 use pumice_transport::wire::Psn;
 
 use super::super::context::Context;
-use super::payload::Contents;
+use super::payload::{Contents, Reader};
 use super::requests::{Part, Parts, Posted, QueueId, Role};
 use super::span::Span;
 use super::state::Memory;
@@ -18,7 +18,16 @@ pub(super) struct Post<'a> {
     pub(super) sges: &'a [Sge],
     pub(super) end_psn: Psn,
     pub(super) is_signaled: bool,
-    pub(super) is_one_packet: bool,
+    /// The device copies all of it at this moment, or will only store to it.
+    pub(super) is_copied_at_once: bool,
+}
+
+/// What the buffers of a request hold.
+pub(super) fn contents_of(reader: &mut Reader, posted: &Posted) -> Contents {
+    match posted.is_read_plainly {
+        true => reader.contents_of_mapped(posted.spans()),
+        false => reader.contents(posted.spans()),
+    }
 }
 
 impl Memory {
@@ -39,7 +48,7 @@ impl Memory {
                 sges: request.sges,
                 end_psn: Psn::new(0),
                 is_signaled: true,
-                is_one_packet: false,
+                is_copied_at_once: true,
             },
         );
     }
@@ -70,10 +79,11 @@ impl Memory {
     }
 
     pub(super) fn post(&mut self, context: &mut Context, post: &Post<'_>) {
-        let Post { queue, number, wr_id, role, sges, end_psn, is_signaled, is_one_packet } = *post;
+        let Post { queue, number, wr_id, role, sges, end_psn, is_signaled, is_copied_at_once } = *post;
         let parts = self.parts_of(context, sges).filter(|parts| !parts.is_empty());
         let Some(parts) = parts else { return self.requests.pass(queue, number) };
-        let is_one_packet = is_one_packet && parts.iter().all(|part| self.regions.stays_mapped(part.key));
+        let is_read_plainly =
+            is_copied_at_once && parts.iter().all(|part| self.regions.stays_mapped(part.key));
         let stack = context.here();
         let (low, high) = context.means.own_stack.map(|own| own()).unwrap_or_default();
         let is_on_stack = parts.iter().all(|part| low <= part.span.start && part.span.end <= high);
@@ -85,7 +95,7 @@ impl Memory {
             parts,
             stack,
             end_psn,
-            is_one_packet,
+            is_read_plainly,
             is_signaled,
             is_on_stack,
             at_post: Contents::Unknown,
@@ -102,10 +112,7 @@ impl Memory {
             self.poison(context, &posted);
         }
         if role == Role::Payload || (role == Role::Receive && !posted.is_shared) {
-            posted.at_post = match posted.is_one_packet {
-                true => self.reader.contents_of_mapped(posted.spans()),
-                false => self.reader.contents(posted.spans()),
-            };
+            posted.at_post = contents_of(&mut self.reader, &posted);
         }
         self.requests.add(posted);
     }

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use fnv::FnvBuildHasher;
+use pumice_ground::call_stack::Stack;
+use pumice_ground::number_map::NumberMap;
 
-use super::super::stack::Stack;
 use super::span::Span;
 
 /// Regions that are known; of requests that use others nothing is known.
@@ -45,7 +46,7 @@ pub(super) struct GoneRegion {
 /// All regions by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
-    live: HashMap<Key, Region, FnvBuildHasher>,
+    live: NumberMap<Key, Region>,
     gone: HashMap<Key, GoneRegion, FnvBuildHasher>,
     gone_order: VecDeque<Key>,
 }

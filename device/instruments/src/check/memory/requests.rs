@@ -1,23 +1,26 @@
 //! The requests that are posted, and the memory that they use.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use fnv::FnvBuildHasher;
+use pumice_ground::aged_table::AgedTable;
+use pumice_ground::call_stack::Stack;
+use pumice_ground::number_map::NumberMap;
 use pumice_transport::wire::Psn;
 use smallvec::SmallVec;
 
-use super::super::stack::Stack;
 use super::payload::Contents;
 use super::regions::Key;
 use super::span::Span;
 
 /// Requests that are remembered at once; of others nothing is said.
 const MAX_POSTED: usize = 1 << 17;
+/// Keys that are remembered while no request uses them.
+const USUAL_KEYS: usize = 1 << 10;
 /// Other requests that are looked at for one that overlaps.
 const MAX_LOOKS: usize = 64;
 
 /// A queue that requests are posted to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum QueueId {
     /// The send queue of a queue pair, by its number.
     Sends(u32),
@@ -25,6 +28,16 @@ pub(super) enum QueueId {
     Receives(u32),
     /// A shared receive queue, as events name it.
     Shared(u32),
+}
+
+impl From<QueueId> for u64 {
+    fn from(queue: QueueId) -> u64 {
+        match queue {
+            QueueId::Sends(number) => number.into(),
+            QueueId::Receives(number) => 1 << 32 | u64::from(number),
+            QueueId::Shared(handle) => 2 << 32 | u64::from(handle),
+        }
+    }
 }
 
 /// What a request does with its buffers.
@@ -74,9 +87,8 @@ pub(super) struct Posted {
     pub(super) stack: Stack,
     /// The PSN after its last packet.
     pub(super) end_psn: Psn,
-    /// It is one packet, and its buffers stay mapped: the device copies all of the payload when it makes the
-    /// packet.
-    pub(super) is_one_packet: bool,
+    /// Its buffers stay mapped, and are looked at where the device copies them: no system call is needed.
+    pub(super) is_read_plainly: bool,
     pub(super) is_signaled: bool,
     /// All of it lies on the stack of the thread that posted it.
     pub(super) is_on_stack: bool,
@@ -135,14 +147,18 @@ struct Queue {
 /// All posted requests.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    entries: HashMap<u64, Posted, FnvBuildHasher>,
-    next: u64,
-    queues: HashMap<QueueId, Queue, FnvBuildHasher>,
+    entries: AgedTable<Posted>,
+    queues: NumberMap<QueueId, Queue>,
+    /// There was a shared receive queue.
+    has_shared: bool,
     /// By first byte and identity.
     index: BTreeMap<(u64, u64), (Span, Role)>,
     longest: u64,
+    /// No byte below or from here on is used.
+    low: u64,
+    high: u64,
     /// Requests by the keys of their buffers.
-    uses: HashMap<Key, u32, FnvBuildHasher>,
+    uses: NumberMap<Key, u32>,
     /// Requests came or went since that was asked last.
     has_changed: bool,
 }
@@ -155,37 +171,37 @@ impl Requests {
 
     /// A request is posted of which nothing is remembered.
     pub(super) fn pass(&mut self, queue: QueueId, number: u64) {
-        self.queues.entry(queue).or_default().posted = number.wrapping_add(1);
+        self.has_shared |= matches!(queue, QueueId::Shared(_));
+        self.queues.or_default(queue).posted = number.wrapping_add(1);
     }
 
-    /// Remembers a request, if there is room; gives its identity.
-    pub(super) fn add(&mut self, posted: Posted) -> Option<u64> {
+    /// Remembers a request, if there is room.
+    pub(super) fn add(&mut self, posted: Posted) {
         self.pass(posted.queue, posted.number);
         if self.entries.len() >= MAX_POSTED {
-            return None;
+            return;
         }
+        let (queue, number, role, parts) = (posted.queue, posted.number, posted.role, posted.parts.clone());
+        let Some(identity) = self.entries.add(posted) else { return };
         self.has_changed = true;
-        let identity = self.next;
-        self.next = self.next.wrapping_add(1);
-        if let Some(queue) = self.queues.get_mut(&posted.queue) {
-            queue.list.push_back((posted.number, identity));
-        }
-        for part in &posted.parts {
-            self.index.insert((part.span.start, identity), (part.span, posted.role));
-            self.longest = self.longest.max(part.span.bytes());
-            let uses = self.uses.entry(part.key).or_default();
+        self.queues.or_default(queue).list.push_back((number, identity));
+        for Part { key, span } in parts {
+            self.index.insert((span.start, identity), (span, role));
+            self.longest = self.longest.max(span.bytes());
+            // As long as none is used, they are 0.
+            self.low = if self.high == 0 { span.start } else { self.low.min(span.start) };
+            self.high = self.high.max(span.end);
+            let uses = self.uses.or_default(key);
             *uses = uses.saturating_add(1);
         }
-        self.entries.insert(identity, posted);
-        Some(identity)
     }
 
     pub(super) fn at(&self, identity: u64) -> Option<&Posted> {
-        self.entries.get(&identity)
+        self.entries.get(identity)
     }
 
     pub(super) fn at_mut(&mut self, identity: u64) -> Option<&mut Posted> {
-        self.entries.get_mut(&identity)
+        self.entries.get_mut(identity)
     }
 
     /// The identity of a request by its queue and number.
@@ -203,7 +219,7 @@ impl Requests {
     /// The oldest request of a shared queue whose message has not begun.
     pub(super) fn oldest_unsettled(&self, queue: QueueId) -> Option<u64> {
         let list = &self.queues.get(&queue)?.list;
-        let is_it = |identity: &u64| self.entries.get(identity).is_some_and(|one| !one.is_settled);
+        let is_it = |identity: &u64| self.entries.get(*identity).is_some_and(|one| !one.is_settled);
         list.iter().map(|(_, identity)| *identity).take(MAX_LOOKS).find(is_it)
     }
 
@@ -214,7 +230,7 @@ impl Requests {
         let Some(known) = self.queues.get_mut(&queue) else { return over };
         let first = known.list.partition_point(|(number, _)| *number < known.acknowledged);
         for (number, identity) in known.list.range(first..) {
-            if self.entries.get(identity).is_some_and(|posted| before.is_before(posted.end_psn)) {
+            if self.entries.get(*identity).is_some_and(|posted| before.is_before(posted.end_psn)) {
                 break;
             }
             known.acknowledged = number.wrapping_add(1);
@@ -227,6 +243,9 @@ impl Requests {
     fn end(&mut self, queue: QueueId, count: u64) -> Identities {
         let Some(known) = self.queues.get_mut(&queue) else { return Identities::new() };
         known.ended = known.ended.saturating_add(count).min(known.posted);
+        if known.list.front().is_none_or(|(number, _)| *number >= known.ended) {
+            return Identities::new();
+        }
         let over = known.list.partition_point(|(number, _)| *number < known.ended);
         known.list.drain(..over).map(|(_, identity)| identity).collect()
     }
@@ -237,12 +256,24 @@ impl Requests {
         self.end(queue, count).into_iter().filter_map(|identity| self.forget(identity)).collect()
     }
 
+    /// The oldest request of a queue is over, polled or not: it, if it is remembered.
+    pub(super) fn finish_one(&mut self, queue: QueueId) -> Option<Posted> {
+        let known = self.queues.get_mut(&queue)?;
+        known.ended = known.ended.saturating_add(1).min(known.posted);
+        let (number, identity) = *known.list.front()?;
+        if number >= known.ended {
+            return None;
+        }
+        known.list.pop_front();
+        self.forget(identity)
+    }
+
     /// So many of the oldest requests of a queue end well by one completion. They are remembered until the
     /// program polls it.
     pub(super) fn complete(&mut self, queue: QueueId, count: u64) -> Identities {
         let over = self.end(queue, count);
         for identity in &over {
-            if let Some(posted) = self.entries.get_mut(identity) {
+            if let Some(posted) = self.entries.get_mut(*identity) {
                 posted.is_unpolled = true;
             }
         }
@@ -255,6 +286,7 @@ impl Requests {
     /// The program polls the oldest completion of those that end requests of a queue well: these requests.
     pub(super) fn polled(&mut self, queue: QueueId) -> SmallVec<[Posted; 1]> {
         let over = self.queues.get_mut(&queue).and_then(|known| known.unpolled.pop_front());
+        let over = over.filter(|over| !over.is_empty());
         over.into_iter().flatten().filter_map(|identity| self.forget(identity)).collect()
     }
 
@@ -262,7 +294,7 @@ impl Requests {
     /// them are forgotten.
     pub(super) fn end_by_id(&mut self, queue: QueueId, wr_id: u64) -> Option<Posted> {
         let list = &self.queues.get(&queue)?.list;
-        let is_it = |identity: &u64| self.entries.get(identity).is_some_and(|one| one.wr_id == wr_id);
+        let is_it = |identity: &u64| self.entries.get(*identity).is_some_and(|one| one.wr_id == wr_id);
         let alike: Vec<u64> = list.iter().map(|(_, identity)| *identity).filter(is_it).collect();
         if let Some(known) = self.queues.get_mut(&queue) {
             known.list.retain(|(_, identity)| !alike.contains(identity));
@@ -274,11 +306,12 @@ impl Requests {
     /// Shared receive queues.
     pub(super) fn shared_queues(&self) -> Vec<QueueId> {
         let is_shared = |queue: &&QueueId| matches!(queue, QueueId::Shared(_));
-        self.queues.keys().filter(is_shared).copied().collect()
+        self.queues.iter().map(|(queue, _)| queue).filter(is_shared).copied().collect()
     }
 
     pub(super) fn knows(&self, queue: QueueId) -> bool {
-        self.queues.contains_key(&queue)
+        let is_possible = self.has_shared || !matches!(queue, QueueId::Shared(_));
+        is_possible && self.queues.contains_key(&queue)
     }
 
     /// A queue is reset or destroyed.
@@ -291,19 +324,20 @@ impl Requests {
     }
 
     fn forget(&mut self, identity: u64) -> Option<Posted> {
-        let posted = self.entries.remove(&identity)?;
+        let posted = self.entries.remove(identity)?;
         self.has_changed = true;
         for part in &posted.parts {
             self.index.remove(&(part.span.start, identity));
             if let Some(uses) = self.uses.get_mut(&part.key) {
                 *uses = uses.saturating_sub(1);
-                if *uses == 0 {
+                // Most keys are used again at once.
+                if *uses == 0 && self.uses.len() > USUAL_KEYS {
                     self.uses.remove(&part.key);
                 }
             }
         }
         if self.entries.is_empty() {
-            self.longest = 0;
+            (self.longest, self.low, self.high) = (0, 0, 0);
         }
         Some(posted)
     }
@@ -321,6 +355,9 @@ impl Requests {
     fn overlapping_of(&self, span: Span, is_wanted: impl Fn(Role) -> bool) -> Identities {
         let first = span.start.saturating_sub(self.longest);
         let mut found = Identities::new();
+        if span.end <= self.low || self.high <= span.start {
+            return found;
+        }
         let near = self.index.range((first, 0)..(span.end, 0)).rev().take(MAX_LOOKS);
         for ((_, identity), (other, role)) in near {
             if is_wanted(*role) && other.overlaps(span) && !found.contains(identity) {
@@ -335,7 +372,7 @@ impl Requests {
         let mut same_start = self.index.range((span.start, 0)..=(span.start, u64::MAX));
         let ((_, identity), alike) = same_start.next_back()?;
         let identity = (*alike == (span, role)).then_some(*identity)?;
-        self.entries.get_mut(&identity).filter(|one| one.parts.len() == 1)
+        self.entries.get_mut(identity).filter(|one| one.parts.len() == 1)
     }
 
     /// Whether requests came or went since this was asked before.
@@ -352,13 +389,13 @@ impl Requests {
 
     /// Requests that use the region of a key and are not known to be over: how many, and the oldest.
     pub(super) fn users_of(&self, key: Key) -> Option<(u64, &Posted)> {
-        self.uses.get(&key)?;
+        self.uses.get(&key).filter(|uses| **uses > 0)?;
         let uses = |one: &&Posted| {
             let is_over = one.is_settled && one.role == Role::Payload;
             !is_over && one.parts.iter().any(|part| part.key == key)
         };
         let all = || self.entries.iter().filter(|(_, one)| uses(one));
-        let (_, oldest) = all().min_by_key(|(identity, _)| **identity)?;
+        let (_, oldest) = all().min_by_key(|(identity, _)| *identity)?;
         Some((all().count() as u64, oldest))
     }
 

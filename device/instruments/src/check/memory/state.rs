@@ -1,12 +1,12 @@
 //! What is known of the memory that a program gives to its device.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use fnv::FnvBuildHasher;
+use pumice_ground::call_stack::Stack;
+use pumice_ground::number_map::NumberMap;
 use pumice_transport::types::RemoteRange;
 use smallvec::SmallVec;
 
-use super::super::stack::Stack;
 use super::payload::{Contents, Reader};
 use super::regions::Regions;
 use super::requests::{QueueId, Requests, Role};
@@ -21,11 +21,11 @@ pub(in crate::check) struct Memory {
     pub(super) regions: Regions,
     pub(super) requests: Requests,
     /// What the latest request of a peer names, by the number of the queue pair that serves it.
-    pub(super) named: HashMap<u32, RemoteRange, FnvBuildHasher>,
+    pub(super) named: NumberMap<u32, RemoteRange>,
     /// Where WRITEs of peers go of which packets arrive, by the numbers of the queue pairs.
-    pub(super) arriving: HashMap<u32, Span, FnvBuildHasher>,
+    pub(super) arriving: NumberMap<u32, Span>,
     /// Receives of shared queues whose messages arrive, by the numbers of the queue pairs.
-    pub(super) taken: HashMap<u32, u64, FnvBuildHasher>,
+    pub(super) taken: NumberMap<u32, u64>,
     /// Requests whose buffers overlap, and whose completions wait to be polled; oldest first.
     pub(super) landed: VecDeque<Landed>,
 }

@@ -15,12 +15,12 @@ mod tests;
 mod told_in_tests;
 mod words;
 
+use pumice_ground::call_stack::Stack;
 use pumice_transport::types::{Peer, QpState, RemoteRange, SendRequest, WorkCompletion};
 use pumice_transport::wire::OperationClass;
 
 use super::context::Context;
 use super::orders::{MAX_STACKS, Notices, OrderedQp, Ordering, PeerProcess};
-use super::stack::Stack;
 use super::told::Check;
 
 impl Check for Ordering {

@@ -1,6 +1,6 @@
 //! Memory of the program that requests fill.
 
-use crate::check::stack::Stack;
+use pumice_ground::call_stack::Stack;
 
 /// Memory that a READ or an atomic fills.
 #[derive(Debug, Clone)]

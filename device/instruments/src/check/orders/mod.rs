@@ -2,7 +2,6 @@
 
 mod echo;
 mod incoming;
-mod intervals;
 mod local;
 mod notices;
 mod peer;
@@ -11,8 +10,10 @@ mod remote;
 
 use std::collections::BTreeMap;
 
+use pumice_ground::intervals::Intervals;
+use pumice_ground::number_map::NumberMap;
+
 pub(super) use incoming::{Incoming, share_bytes};
-use intervals::Intervals;
 pub(super) use local::Landing;
 pub(super) use notices::{NOTICE_TURNS, Notices, Written};
 pub(super) use peer::PeerProcess;
@@ -23,7 +24,7 @@ pub(super) use remote::{Access, conflict, target_of};
 #[derive(Debug, Default)]
 pub(super) struct Ordering {
     /// Connected queue pairs, by number.
-    pub(super) qps: BTreeMap<u32, OrderedQp>,
+    pub(super) qps: NumberMap<u32, OrderedQp>,
     /// How many of them a peer has.
     pub(super) peers: BTreeMap<PeerProcess, u32>,
     /// What requests that are not known to be over do with memory of peers.

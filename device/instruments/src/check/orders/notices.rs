@@ -1,6 +1,6 @@
 //! WRITEs on one queue pair, and the messages that tell of them on another.
 
-use crate::check::stack::Stack;
+use pumice_ground::call_stack::Stack;
 
 /// Times in sequence that a message follows WRITEs of another queue pair, before that is told. Messages that
 /// have nothing to do with the WRITEs do not take turns with them for so long.

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
+use pumice_ground::intervals::RangeId;
 use pumice_transport::types::{SendFlags, SendRequest};
 
 use super::echo::Echo;
 use super::incoming::Incoming;
-use super::intervals::RangeId;
 use super::peer::PeerProcess;
 use super::remote::Space;
 

@@ -1,9 +1,9 @@
 //! What requests do with memory of peers.
 
+use pumice_ground::call_stack::Stack;
 use pumice_transport::types::{RemoteRange, SendRequest, WrClass};
 
 use super::peer::PeerProcess;
-use crate::check::stack::Stack;
 
 /// Memory of a peer: the peer, and the R_Key.
 pub(in crate::check) type Space = (PeerProcess, u32);

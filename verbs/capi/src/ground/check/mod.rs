@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_calls::Call;
-use pumice_device::check::CheckSubscriber;
+use pumice_device::check::{CheckSubscriber, call_ends};
 use pumice_device::event::{CallPhase, Event, Subscriber};
 use pumice_device::outside;
 use pumice_device::waits::Vain;
@@ -42,6 +42,8 @@ pub(crate) use threads::for_one_thread;
 thread_local! {
     /// The destroyed object that the call of this thread is given, of which the checker was told; or 0.
     static TOLD: Cell<usize> = const { Cell::new(0) };
+    /// The object that the call of this thread is given, if the program has not destroyed it; or 0.
+    static PERMITTED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether the program has destroyed the object at this address, which it gives to a call. The checker is
@@ -56,6 +58,11 @@ pub(crate) fn is_gone(call: &str, address: usize) -> bool {
         }
     });
     is_gone
+}
+
+/// Whether the call of this thread is given the object at this address, and the program may use it.
+pub(crate) fn is_permitted(address: usize) -> bool {
+    PERMITTED.try_with(Cell::get).is_ok_and(|permitted| permitted == address)
 }
 
 /// What the checker learns of the calls of the program, and when.
@@ -74,6 +81,17 @@ pub(crate) fn hear(event: &Event<'_>) {
     }
 }
 
+/// A call of the data path begins of which the checker alone has to know.
+pub(crate) fn enters_data_path(call: Call, address: usize) {
+    waits::begins();
+    enters(call, address);
+}
+
+/// It ends.
+pub(crate) fn leaves_data_path(call: Call, address: usize) {
+    leaves(call, address);
+}
+
 /// The program makes a call, which is given the object at this address; 0 if none.
 fn enters(call: Call, address: usize) {
     threads::enters(call, address);
@@ -82,7 +100,11 @@ fn enters(call: Call, address: usize) {
         let _ = take_sentence();
     }
     let mut must_be_written = false;
-    tell(|checker| must_be_written = checker.enters(call, address as u64));
+    tell(|checker| {
+        checker.call_begins();
+        must_be_written = checker.enters(call, address as u64);
+    });
+    let _ = PERMITTED.try_with(|permitted| permitted.set(if must_be_written { 0 } else { address }));
     if must_be_written {
         let _ = TOLD.try_with(|told| told.set(address));
         writer::write_now();
@@ -93,7 +115,9 @@ fn enters(call: Call, address: usize) {
 fn leaves(call: Call, address: usize) {
     threads::leaves(address);
     waits::ends(call);
+    call_ends();
     let _ = TOLD.try_with(|told| told.set(0));
+    let _ = PERMITTED.try_with(|permitted| permitted.set(0));
 }
 
 /// A call about this device, if it is about one, was refused with this errno, and the log said this.

@@ -5,19 +5,29 @@ use std::cell::Cell;
 use pumice_calls::Call;
 use pumice_device::hca::Entered;
 
-/// A call that the program has made; `None` for one that is not looked at.
+/// A call that the program has made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Made(pub(super) Option<Entered>);
+pub(crate) enum Made {
+    /// It is not looked at.
+    Quietly,
+    /// It has no ordinal.
+    Uncounted(Call),
+    Counted(Entered),
+}
 
 impl Made {
     /// Which one, if it is looked at.
     pub(crate) fn call(&self) -> Option<Call> {
-        self.0.as_ref().map(Entered::call)
+        match self {
+            Made::Quietly => None,
+            Made::Uncounted(call) => Some(*call),
+            Made::Counted(entered) => Some(entered.call()),
+        }
     }
 
-    /// Its ordinal among the calls of this name, from 1; 0 if it is not looked at.
+    /// Its ordinal among the calls of this name, from 1; 0 if it has none.
     pub(crate) fn ordinal(&self) -> u64 {
-        self.0.as_ref().map_or(0, Entered::ordinal)
+        if let Made::Counted(entered) = self { entered.ordinal() } else { 0 }
     }
 
     /// Its name; empty for one that is not looked at.
@@ -25,9 +35,6 @@ impl Made {
         self.call().map_or("", Call::name)
     }
 }
-
-/// A call that is not looked at.
-const QUIET: Made = Made(None);
 
 thread_local! {
     static CURRENT: Cell<Option<Made>> = const { Cell::new(None) };
@@ -38,7 +45,7 @@ thread_local! {
 /// The call of the program that this thread is in.
 pub(crate) fn current() -> Option<Made> {
     // A thread that is ending makes no calls of the program's.
-    CURRENT.try_with(Cell::get).unwrap_or(Some(QUIET))
+    CURRENT.try_with(Cell::get).unwrap_or(Some(Made::Quietly))
 }
 
 pub(super) fn begin(made: Made) {
@@ -63,7 +70,7 @@ pub(super) fn take_aside() -> Option<Made> {
 pub(crate) fn quietly<T>(run: impl FnOnce() -> T) -> T {
     let before = current();
     if before.is_none() {
-        begin(QUIET);
+        begin(Made::Quietly);
     }
     let outcome = run();
     if before.is_none() {

@@ -25,6 +25,7 @@ use pumice_device::faults::calls::{CallFaults, CallRules};
 use pumice_device::outside;
 
 use crate::ground::cancellation;
+use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::inherited;
 
@@ -40,21 +41,48 @@ pub(super) use watch::lets_pass;
 /// A call that has entered, and has to leave.
 #[derive(Clone, Copy)]
 pub(super) struct Passage {
-    /// A call of the program, which was counted.
-    is_outer: bool,
+    seen: Seen,
     /// It does nothing, and fails with this.
     pub(super) refused: Option<Errno>,
 }
 
+/// How much was seen of a call.
+#[derive(Clone, Copy)]
+enum Seen {
+    Nothing,
+    /// The checker knows of it, and nothing else.
+    Checked(Call),
+    /// A call of the program, which was counted.
+    Everything,
+}
+
 impl Passage {
     /// Of a call that was not looked at.
-    pub(super) const UNSEEN: Passage = Passage { is_outer: false, refused: None };
+    pub(super) const UNSEEN: Passage = Passage { seen: Seen::Nothing, refused: None };
+}
+
+/// A call of the data path enters, which something wants to know of.
+#[inline]
+pub(super) fn enter_data_path(call: Call, about: About) -> Passage {
+    if watch::is_for_checks() { enter_checked(call, about.address) } else { enter(call, about) }
+}
+
+/// A call of the data path enters. Without a plan and a report it needs no ordinal: its name and the place
+/// of the program are what findings have of it.
+#[inline(never)]
+fn enter_checked(call: Call, on: usize) -> Passage {
+    if current().is_some() {
+        return Passage::UNSEEN;
+    }
+    current::begin(Made::Uncounted(call));
+    check::enters_data_path(call, on);
+    Passage { seen: Seen::Checked(call), refused: None }
 }
 
 /// A call off the data path enters, as [`enter`] has it.
 pub(super) fn enter_whole(call: Call, about: About) -> Passage {
     match inherited::refuse_borrower() {
-        Some(errno) => Passage { is_outer: false, refused: Some(errno) },
+        Some(errno) => Passage { seen: Seen::Nothing, refused: Some(errno) },
         None => enter(call, about),
     }
 }
@@ -69,7 +97,7 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
     if cancellation::is_repeated() {
         let Some(made) = current::take_aside() else { return Passage::UNSEEN };
         current::begin(made);
-        return Passage { is_outer: true, refused: None };
+        return Passage { seen: Seen::Everything, refused: None };
     }
     let on = about.address;
     let begins = CallMade { call, on, ordinal: 0 };
@@ -78,12 +106,12 @@ pub(super) fn enter(call: Call, about: About) -> Passage {
     let is_lost = life::refuses(call, on);
     let made = CallMade { ordinal: entered.ordinal(), ..begins };
     subscribers::tell(&Event::Call { made, phase: CallPhase::Enters });
-    current::begin(Made(Some(entered)));
+    current::begin(Made::Counted(entered));
     if entered.delay_ns > 0 {
         outside::sleep(std::time::Duration::from_nanos(entered.delay_ns));
     }
     let refused = if is_lost { Some(libc::EIO) } else { entered.refused };
-    Passage { is_outer: true, refused: refused.map(Errno) }
+    Passage { seen: Seen::Everything, refused: refused.map(Errno) }
 }
 
 /// The rules about calls of this process, for those who change them while the program runs.
@@ -109,16 +137,24 @@ pub(super) enum PassageEnd {
 /// A call that has entered leaves.
 #[inline]
 pub(super) fn leave(passage: Passage, end: impl FnOnce() -> PassageEnd, about: About) {
-    if passage.is_outer {
-        left(passage, end(), about);
+    match passage.seen {
+        Seen::Nothing => {}
+        Seen::Checked(call) => left_checked(call, about.address),
+        Seen::Everything => left(passage, end(), about),
     }
+}
+
+#[inline(never)]
+fn left_checked(call: Call, on: usize) {
+    current::end();
+    check::leaves_data_path(call, on);
 }
 
 #[cold]
 #[inline(never)]
 fn left(passage: Passage, end: PassageEnd, about: About) {
     let Some(made) = current::end() else { return };
-    let Made(Some(entered)) = made else { return };
+    let Made::Counted(entered) = made else { return };
     let called = CallMade { call: entered.call(), on: about.address, ordinal: entered.ordinal() };
     let phase = match end {
         // What a plan refused has found nothing either, and counts.

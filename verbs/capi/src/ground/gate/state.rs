@@ -137,10 +137,13 @@ impl Gate {
     fn look_anew(&self) {
         let is_asked = !self.calls.lets_pass()
             || report::is_written()
-            || check::is_on()
             || outside::world::is_here()
             || order::of_process().is_some()
             || waits::is_asked();
-        look_at(if is_asked { Watch::Everything } else { Watch::Little });
+        look_at(match is_asked {
+            true => Watch::Everything,
+            false if check::is_on() => Watch::Checks,
+            false => Watch::Little,
+        });
     }
 }

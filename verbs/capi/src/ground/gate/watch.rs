@@ -12,6 +12,8 @@ pub(super) enum Watch {
     Little = 1,
     /// All calls.
     Everything = 2,
+    /// All calls, but of those of the data path only the checker wants to know.
+    Checks = 3,
 }
 
 static WATCH: AtomicU8 = AtomicU8::new(Watch::Unknown as u8);
@@ -22,6 +24,12 @@ static LOST: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub(in crate::ground) fn lets_pass() -> bool {
     WATCH.load(Ordering::Relaxed) == Watch::Little as u8
+}
+
+/// Whether of calls of the data path only the checker wants to know.
+#[inline]
+pub(super) fn is_for_checks() -> bool {
+    WATCH.load(Ordering::Relaxed) == Watch::Checks as u8
 }
 
 /// What to look at, by those who hold the state: a change that is later is not undone.

@@ -9,7 +9,7 @@ const MAX_LOOKS: usize = 512;
 
 /// Names a range that was noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::check) struct RangeId<K> {
+pub struct RangeId<K> {
     space: K,
     start: u64,
     number: u64,
@@ -23,7 +23,7 @@ struct Noted<V> {
 
 /// Ranges of bytes, each with a value. `K` tells address spaces apart.
 #[derive(Debug)]
-pub(in crate::check) struct Intervals<K, V> {
+pub struct Intervals<K, V> {
     ranges: BTreeMap<RangeId<K>, Noted<V>>,
     /// No range is longer.
     longest: u64,
@@ -38,13 +38,7 @@ impl<K, V> Default for Intervals<K, V> {
 
 impl<K: Ord + Copy, V> Intervals<K, V> {
     /// Notes a range; `None` if it is empty, or there are too many.
-    pub(in crate::check) fn insert(
-        &mut self,
-        space: K,
-        start: u64,
-        bytes: u64,
-        value: V,
-    ) -> Option<RangeId<K>> {
+    pub fn insert(&mut self, space: K, start: u64, bytes: u64, value: V) -> Option<RangeId<K>> {
         if bytes == 0 || self.ranges.len() >= MAX_RANGES {
             return None;
         }
@@ -55,29 +49,27 @@ impl<K: Ord + Copy, V> Intervals<K, V> {
         Some(id)
     }
 
-    pub(in crate::check) fn remove(&mut self, id: RangeId<K>) {
+    /// Forgets a range.
+    pub fn remove(&mut self, id: RangeId<K>) {
         self.ranges.remove(&id);
         if self.ranges.is_empty() {
             self.longest = 0;
         }
     }
 
-    pub(in crate::check) fn clear(&mut self) {
+    /// Forgets all ranges.
+    pub fn clear(&mut self) {
         self.ranges.clear();
         self.longest = 0;
     }
 
-    pub(in crate::check) fn is_empty(&self) -> bool {
+    /// Whether there is no range.
+    pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// The values of the ranges that share bytes with this one, and their first bytes.
-    pub(in crate::check) fn sharing(
-        &self,
-        space: K,
-        start: u64,
-        bytes: u64,
-    ) -> impl Iterator<Item = (u64, &V)> {
+    pub fn sharing(&self, space: K, start: u64, bytes: u64) -> impl Iterator<Item = (u64, &V)> {
         let first = RangeId { space, start: start.saturating_sub(self.longest), number: 0 };
         let end = RangeId { space, start: start.saturating_add(bytes), number: 0 };
         let found = if bytes == 0 { first..first } else { first..end };

@@ -38,7 +38,7 @@ impl Borrow<[u64]> for Stack {
 
 /// All stacks that were captured.
 #[derive(Debug, Default)]
-pub(super) struct Stacks {
+pub struct Stacks {
     known: HashSet<Stack, FnvBuildHasher>,
     /// Those that were looked for last, because a program makes few calls again and again.
     latest: [Stack; LATEST],
@@ -47,7 +47,7 @@ pub(super) struct Stacks {
 
 impl Stacks {
     /// The stack with these addresses, of which the first [`MAX_FRAMES`] count.
-    pub(super) fn keep(&mut self, addresses: &[u64]) -> Stack {
+    pub fn keep(&mut self, addresses: &[u64]) -> Stack {
         let addresses = addresses.get(..MAX_FRAMES).unwrap_or(addresses);
         if let Some(known) = self.latest.iter().find(|known| known.addresses() == addresses) {
             return known.clone();
