@@ -145,6 +145,10 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("read_depth_zero", &[]),
     ("queue_pair_failed", &[]),
     ("call_refused", &[]),
+    ("crash_after_refusal", &[]),
+    ("given_back_in_use", &[]),
+    ("cm_out_of_turn", &[]),
+    ("psn_of_other_start", &[]),
     ("waits_in_vain", &[]),
     ("objects_left", &[]),
     ("left_at_close", &[]),
@@ -208,6 +212,16 @@ fn nothing_is_found_where_the_bugs_are_mended() {
         assert!(found.is_empty(), "{name}: {found:#?}");
         assert!(output.status.success(), "{name}: {output:?}");
     });
+}
+
+#[test]
+fn a_failure_names_why_the_other_end_did_not_answer() {
+    let Some(program) = compile("psn_of_other_start", &["-g"]) else { return };
+    let (found, output) = findings("psn_of_other_start", &program, &[]);
+    let [found] = found.as_slice() else { panic!("{found:#?} {output:?}") };
+    let numbers = found["numbers"].as_str().unwrap();
+    assert!(numbers.contains("failed with RETRY_EXC_ERR: queue pair 1"), "{numbers}");
+    assert!(numbers.ends_with("rq_psn here is not sq_psn of the peer"), "{numbers}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! fields of an object, the names of test cases.
 
 mod call_site;
+pub mod checks;
 mod fields;
 mod finding;
 mod format;

@@ -12,7 +12,7 @@ impl Checker {
     pub fn object_made(&mut self, address: u64, kind: &'static str, call: &'static str) {
         let made = self.context.here();
         self.context.objects.add(address, self.context.own, kind, call, made.clone());
-        self.tell(|check, context| check.object_made(context, kind, &made));
+        self.tell(|check, context| check.object_made(context, kind, call, &made));
     }
 
     /// The program has destroyed an object.

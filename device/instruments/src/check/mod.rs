@@ -1,4 +1,4 @@
-//! What programs do wrong with verbs: the tables of kinds and of checks, and the checker that tells checks.
+//! What programs do wrong with verbs: the list of checks, and the checker that tells them.
 //!
 //! [`Checker`] is sans-IO: it is told of calls and of the device's events, and asks for nothing but the call
 //! stack. It keeps what all checks share (`context.rs`) and tells each check of the list in `checks/mod.rs`,
@@ -16,7 +16,6 @@ mod device;
 mod facts;
 mod holder;
 mod kept;
-pub mod kind;
 mod means;
 mod memory;
 mod objects;
@@ -33,6 +32,8 @@ mod suppress;
 #[cfg(test)]
 mod tests;
 mod told;
+
+pub use pumice_events::findings::checks as kind;
 
 pub use checker::Checker;
 pub use context::Capture;

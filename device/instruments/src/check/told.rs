@@ -57,8 +57,15 @@ pub(super) trait Check: Debug + Send {
     fn enters(&mut self, _context: &mut Context, _call: Call, _address: u64) {}
     /// The program gives this address, at which there is no object now, to a call.
     fn used(&mut self, _context: &mut Context, _address: u64, _call: &str) {}
-    /// The program gets an object from a call, which stands here.
-    fn object_made(&mut self, _context: &mut Context, _kind: &'static str, _made: &Stack) {}
+    /// The program gets an object from a call of this name, which stands here.
+    fn object_made(
+        &mut self,
+        _context: &mut Context,
+        _kind: &'static str,
+        _call: &'static str,
+        _made: &Stack,
+    ) {
+    }
     /// The program has destroyed an object.
     fn object_destroyed(&mut self, _context: &mut Context, _address: u64) {}
     /// An object went with its context, which the program closes.

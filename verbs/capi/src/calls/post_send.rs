@@ -46,7 +46,10 @@ pub(crate) fn destination(
     qpn: u32,
     qkey: u32,
 ) -> Result<Option<UdDestination>, Errno> {
-    let ah = ah.held::<Ah>()?;
+    let ah = ah.held::<Ah>().map_err(|errno| match ah.as_ptr().is_null() {
+        true => errno.because(|| "a datagram needs an address handle, and wr.ud.ah is NULL".to_owned()),
+        false => errno,
+    })?;
     let usable = Some(ah.domain()) == qp.domain();
     Ok(usable.then(|| UdDestination { path: ah.path().clone(), qpn: Qpn::new(qpn), qkey }))
 }

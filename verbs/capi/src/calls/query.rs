@@ -375,8 +375,10 @@ pub(crate) extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port_num:
 /// # Errors
 /// EINVAL: it is no port of this device.
 fn port_of(context: &Context, number: u32) -> Result<(&PortProfile, DevicePort), Errno> {
-    let port_num = u8::try_from(number).map_err(|_| INVALID)?;
-    context.device().port(port_num).zip(context.hca().port(port_num)).ok_or(INVALID)
+    let found = u8::try_from(number).ok();
+    found
+        .and_then(|port_num| context.device().port(port_num).zip(context.hca().port(port_num)))
+        .ok_or_else(|| no_port(number))
 }
 
 /// Entries of the GID table of a port of this device.
@@ -392,8 +394,12 @@ fn is_ethernet(context: &Context, port_num: u8) -> bool {
 /// # Errors
 /// EINVAL: it is no port of this device.
 fn check_port(context: &Context, number: u32) -> Result<u8, Errno> {
-    let port_num = u8::try_from(number).map_err(|_| INVALID)?;
-    if (1..=context.device().port_count()).contains(&port_num) { Ok(port_num) } else { Err(INVALID) }
+    let found = u8::try_from(number).ok();
+    found.filter(|port| (1..=context.device().port_count()).contains(port)).ok_or_else(|| no_port(number))
+}
+
+fn no_port(number: u32) -> Errno {
+    INVALID.because(|| format!("the device has no port {number}; ports are counted from 1"))
 }
 
 /// `IBV_VALUES_MASK_RAW_CLOCK`.

@@ -138,7 +138,9 @@ pub(crate) fn elements(list: Array<'_, ibv_sge>, count: usize) -> Result<&[Sge],
             INVALID.because(|| format!("{count} scatter/gather elements are more than any queue takes"))
         );
     }
-    let list = list.get(count)?;
+    let list = list.get(count).map_err(|errno| {
+        errno.because(|| format!("num_sge is {count}, and the scatter/gather list is NULL"))
+    })?;
     // SAFETY: the layouts are the same, as asserted above.
     Ok(unsafe { slice::from_raw_parts(list.as_ptr().cast(), list.len()) })
 }

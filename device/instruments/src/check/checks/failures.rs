@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use pumice_events::Event;
 use pumice_ground::call_stack::Stack;
 use pumice_transport::event::QpEvent;
-use pumice_transport::types::{Cause, Detail, FailedSend, QpState, WcStatus, WorkCompletion};
+use pumice_transport::types::{Cause, Detail, DropReason, FailedSend, QpState, WcStatus, WorkCompletion};
 
 use crate::check::context::{Context, Found, related};
 use crate::check::facts::Modified;
@@ -50,6 +50,8 @@ struct QueuePair {
     known_failed: Option<Stack>,
     /// Send requests posted since.
     posted_in_vain: u32,
+    /// Why packets for it were dropped.
+    dropped: Option<DropReason>,
     /// The rule of a fault plan that applied to it: what happens then is no mistake of the program.
     injured_by: Option<String>,
 }
@@ -151,6 +153,11 @@ impl Check for Failures {
     }
 
     fn logged(&mut self, context: &mut Context, number: u32, cause: &Cause, hint: Option<&Hint>) {
+        if let Cause::PacketDropped { reason, .. } = cause
+            && context.qps.contains_key(&number)
+        {
+            self.queue_pairs.of(Of::Qp(number)).dropped = Some(*reason);
+        }
         if cause.is_usual() || !cause.is_fatal() {
             return;
         }
@@ -161,7 +168,7 @@ impl Check for Failures {
             return;
         }
         match cause {
-            Cause::SendFailed(failed) => self.send_failed_of(context, number, failed, cause),
+            Cause::SendFailed(failed) => self.send_failed_of(context, number, failed, hint),
             _ => self.hold(context, number, cause, hint),
         }
     }
@@ -232,6 +239,7 @@ impl Failures {
                 }
             }
             QpEvent::StateChanged { to: QpState::Reset, .. } => *own = QueuePair::default(),
+            QpEvent::StateChanged { to: QpState::Rtr, .. } => own.dropped = None,
             QpEvent::RecvPosted { request } => {
                 QueuePair::keep(&mut own.receives, request.wr_id, context.here());
             }
@@ -272,7 +280,7 @@ impl Failures {
     }
 
     /// A send request failed: the refusal of the other end, if that is of this process, is its cause.
-    fn send_failed_of(&mut self, context: &Context, number: u32, failed: &FailedSend, cause: &Cause) {
+    fn send_failed_of(&mut self, context: &Context, number: u32, failed: &FailedSend, hint: Option<&Hint>) {
         let Some(qp) = context.qps.get(&number) else { return };
         let stack = QueuePair::place_of(&self.queue_pairs.of(Of::Qp(number)).sends, failed.wr_id);
         let stack = stack.unwrap_or_default();
@@ -291,38 +299,45 @@ impl Failures {
             held.refused = None;
             return;
         }
-        let mut related = vec![made_here(qp)];
-        let mut numbers = format!("{name}: {cause}");
-        let peer = failed.peer.map(|peer| peer.qpn.value());
-        if let Some((_, destroyed)) = self.gone.iter().rev().find(|(gone, _)| Some(*gone) == peer)
-            && failed.status == WcStatus::RetryExcErr
-            && qp.peer_is_here
-            && peer.is_some_and(|peer| !context.qps.contains_key(&peer))
-        {
+        let Hint { text, mut related } = hint.cloned().unwrap_or_default();
+        related.push(made_here(qp));
+        let mut numbers = format!("{name}: {failed}{text}");
+        let peer = failed.peer.map(|peer| peer.qpn.value()).filter(|_| qp.peer_is_here);
+        if let Some((why, place)) = peer.and_then(|peer| self.unanswered(context, failed, peer)) {
+            let FailedSend { wr_id, opcode, length_bytes, status, .. } = failed;
             numbers = format!(
-                "request {:#x} of {name} failed with {}: this process has destroyed its peer, queue pair \
-                 number {:#x}",
-                failed.wr_id,
-                failed.status.name(),
-                peer.unwrap_or_default()
+                "request {wr_id:#x} of {name} ({}, {length_bytes} bytes) failed with {}: {why}",
+                opcode.name(),
+                status.name()
             );
-            related.insert(
-                0,
-                Related { what: "that queue pair was destroyed here".to_owned(), place: destroyed.clone() },
-            );
+            related.insert(0, place);
         }
         let mut names = names_of(context, qp);
-        let other = peer.filter(|_| qp.peer_is_here).and_then(|peer| context.qps.get(&peer));
+        let other = peer.and_then(|peer| context.qps.get(&peer));
         names.extend(other.map(|other| other.name.clone()));
         let found = Found { object: name.clone(), numbers, stack, related };
         self.push(Held {
-            sentence: format!("{name} {cause}"),
+            sentence: format!("{name} {failed}"),
             found,
             names,
             refused: None,
             looks: 0,
             is_told: false,
         });
+    }
+
+    /// Why a queue pair of this process with that number did not answer.
+    fn unanswered(&mut self, context: &Context, failed: &FailedSend, peer: u32) -> Option<(String, Related)> {
+        if failed.status != WcStatus::RetryExcErr {
+            return None;
+        }
+        if let Some(end) = context.qps.get(&peer) {
+            let reason = self.queue_pairs.of(Of::Qp(peer)).dropped.filter(|_| !failed.was_acknowledged)?;
+            return Some((format!("{} dropped what came: {reason}", end.name), made_here(end)));
+        }
+        let (_, destroyed) = self.gone.iter().rev().find(|(gone, _)| *gone == peer)?;
+        let why = format!("this process has destroyed its peer, queue pair number {peer:#x}");
+        Some((why, related("that queue pair was destroyed here", destroyed)))
     }
 
     /// Another failure than that of a send request.

@@ -22,7 +22,7 @@ pub(super) struct SlowRegistrations {
 }
 
 impl Check for SlowRegistrations {
-    fn object_made(&mut self, context: &mut Context, kind: &'static str, made: &Stack) {
+    fn object_made(&mut self, context: &mut Context, kind: &'static str, _: &'static str, made: &Stack) {
         let Some(first) = made.addresses().first().filter(|_| kind == REGION && context.looks_for_slow)
         else {
             return;

@@ -75,6 +75,12 @@ impl Regions {
         self.live.get(&key)
     }
 
+    /// A region in which these bytes are, by its lkey.
+    pub(super) fn around(&self, address: u64, bytes: u64) -> Option<(Key, &Region)> {
+        let is_inside = |key: Key| self.locate(key, address, bytes).is_some();
+        self.live.iter().find(|(key, _)| is_inside(**key)).map(|(key, region)| (*key, region))
+    }
+
     pub(super) fn gone(&self, key: Key) -> Option<&GoneRegion> {
         self.gone.get(&key)
     }

@@ -5,7 +5,7 @@
 //! waits for it. Then the signal has its usual effect. Signals for which the program has its own handler, or
 //! which it ignores, stay as they are.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::Duration;
@@ -17,6 +17,8 @@ use crate::ground::zeroed::zeroed;
 
 /// Signals that end a program, and come from people, test runners and abort(3).
 const SIGNALS: [c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGALRM, libc::SIGABRT];
+/// Signals of a program that crashes: it used the NULL that a refused call returned, for example.
+const FAULTS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// Looks of the thread that got the signal, one each ms, until it ends without what was found: the thread
 /// that writes may need a lock that it holds.
 const LOOKS: u32 = 1000;
@@ -50,7 +52,7 @@ pub(crate) fn says_last(text: &str) {
     let new = if text.is_empty() { ptr::null_mut() } else { own_last(text) };
     LAST.store(new, Ordering::Release);
     if !text.is_empty() {
-        watch();
+        watch_ends();
     }
 }
 
@@ -68,21 +70,33 @@ pub(super) fn say_last() {
     }
 }
 
-/// From now on what was found is written before a signal ends the process.
+/// From now on what was found is written before a signal or a crash ends the process.
 pub(super) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
-    // A fork child has it from its parent. In a world, signals are part of the run.
-    if outside::world::is_here() || WATCHED.swap(true, Ordering::Relaxed) {
-        return;
+    watch_ends();
+    if !outside::world::is_here() && !WATCHED.swap(true, Ordering::Relaxed) {
+        handle(&FAULTS);
     }
-    for signal in SIGNALS {
+}
+
+fn watch_ends() {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    // A fork child has it from its parent. In a world, signals are part of the run.
+    if !outside::world::is_here() && !WATCHED.swap(true, Ordering::Relaxed) {
+        handle(&SIGNALS);
+    }
+}
+
+/// Handles those of these signals that would end the process.
+fn handle(signals: &[c_int]) {
+    for &signal in signals {
         let mut before: libc::sigaction = zeroed();
         // SAFETY: the kernel fills the structure of this frame.
         let is_known = unsafe { libc::sigaction(signal, ptr::null(), &mut before) } == 0;
         if is_known && before.sa_sigaction == libc::SIG_DFL {
             let mut own: libc::sigaction = zeroed();
-            own.sa_sigaction = on_signal as extern "C" fn(c_int) as usize;
-            own.sa_flags = libc::SA_RESTART;
+            own.sa_sigaction = on_signal as Handler as usize;
+            own.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO | libc::SA_ONSTACK;
             // SAFETY: the handler stays: the object is never unmapped (it is linked with -z nodelete).
             unsafe { libc::sigaction(signal, &own, ptr::null_mut()) };
         }
@@ -104,8 +118,10 @@ pub(super) fn is_written() {
     IS_WRITTEN.store(true, Ordering::Release);
 }
 
+type Handler = extern "C" fn(c_int, *const libc::siginfo_t, *mut c_void);
+
 /// Runs in a thread of the program, which may hold any lock: makes system calls only, and sleeps by one.
-extern "C" fn on_signal(signal: c_int) {
+extern "C" fn on_signal(signal: c_int, info: *const libc::siginfo_t, _context: *mut c_void) {
     PENDING.store(signal, Ordering::Release);
     for _ in 0..LOOKS {
         if IS_WRITTEN.load(Ordering::Acquire) || !HAS_WRITER.load(Ordering::Acquire) {
@@ -116,10 +132,16 @@ extern "C" fn on_signal(signal: c_int) {
     say_last();
     let mut usual: libc::sigaction = zeroed();
     usual.sa_sigaction = libc::SIG_DFL;
+    // SAFETY: the kernel gives it to a handler with SA_SIGINFO.
+    let is_fault = FAULTS.contains(&signal) && unsafe { (*info).si_code } > 0;
     let mut only: libc::sigset_t = zeroed();
     // SAFETY: structures of this frame are read and written; a handler may call all of these.
     unsafe {
         libc::sigaction(signal, &usual, ptr::null_mut());
+        if is_fault {
+            // It happens again when this returns, and ends the process where it was.
+            return;
+        }
         libc::sigemptyset(&mut only);
         libc::sigaddset(&mut only, signal);
         libc::raise(signal);

@@ -49,7 +49,7 @@ impl AddressPointer {
     /// EINVAL: it is null, or neither an Internet address nor a GID (AF_IB).
     pub(crate) fn bytes(self) -> Result<Vec<u8>, Errno> {
         if self.is_null() {
-            return Err(INVALID);
+            return Err(INVALID.because(|| "a null pointer was given where an address belongs".to_owned()));
         }
         // SAFETY: an address that is not null begins with its family.
         let family = unsafe { (&raw const (*self.0).sa_family).read_unaligned() };

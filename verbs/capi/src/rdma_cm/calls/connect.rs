@@ -233,7 +233,7 @@ pub(crate) extern "C" fn rdma_accept(id: IdPointer, conn_param: Option<&rdma_con
 pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int, Errno> {
     {
         let mut state = own.state();
-        let connection = state.connection.ok_or(INVALID)?;
+        let connection = state.connection.ok_or_else(|| not_a_request(&state))?;
         let shared = own.shared()?;
         let hca = shared.hca();
         if state.stage == Stage::Connecting && hca.cm_state(connection) == Some(DeviceState::RepReceived) {
@@ -258,6 +258,18 @@ pub(crate) fn accept(own: &Arc<Id>, parameters: Parameters<'_>) -> Result<c_int,
         state.stage = Stage::Accepted;
     }
     if own.is_datagram() { Ok(0) } else { complete(own) }
+}
+
+/// An identifier is to be accepted or rejected that no request came with.
+fn not_a_request(state: &State) -> Errno {
+    INVALID.because(|| {
+        let what =
+            if state.stage == Stage::Listening { "this identifier listens" } else { "no request came" };
+        format!(
+            "{what}: a request is accepted or rejected on the identifier that came with its event \
+             RDMA_CM_EVENT_CONNECT_REQUEST"
+        )
+    })
 }
 
 fn accept_service_request(
@@ -346,7 +358,7 @@ fn reject(own: &Id, private_data: PrivateData<'_>, reason: RejectReason) -> Resu
     let room = if own.is_datagram() { SidrRep::PRIVATE_DATA_BYTES } else { Rej::PRIVATE_DATA_BYTES };
     let data = private_data.within(room)?;
     let mut state = own.state();
-    let connection = state.connection.ok_or(INVALID)?;
+    let connection = state.connection.ok_or_else(|| not_a_request(&state))?;
     let hca = own.shared()?.hca();
     if own.is_datagram() {
         hca.cm_sidr_reply(connection, &SidrReply::refused(SidrStatus::REJECT, data))?;

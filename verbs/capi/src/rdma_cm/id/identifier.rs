@@ -70,7 +70,7 @@ impl IdPointer {
     /// EINVAL: the pointer is null, or the identifier is of the process that this one was forked from.
     pub(crate) fn id(self) -> Result<Arc<Id>, Errno> {
         if self.0.is_null() {
-            return Err(INVALID);
+            return Err(INVALID.because(|| "a null pointer was given where an identifier belongs".to_owned()));
         }
         if !self.is_own() {
             return Err(inherited::refuse("connection identifier"));

@@ -1,8 +1,8 @@
-//! The table of checks: what each finds, why that matters on real hardware, and the remedy.
+//! The kinds of findings that checks make: what each is, why that matters on real hardware, and the remedy.
 
-pub use pumice_events::findings::{Family, FindingKind};
+pub use super::kind::{Family, FindingKind};
 
-use pumice_events::findings::Level;
+use super::kind::Level;
 
 macro_rules! kinds {
     ($($constant:ident $name:literal $family:ident
