@@ -9,8 +9,8 @@ use core::net::IpAddr;
 use crate::event::{Departure, QpEvent, Topic};
 use crate::path::Path;
 use crate::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, QpType, Sge, WcOpcode, WcStatus,
-    WindowBind, WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, QpType, Sge,
+    WcOpcode, WcStatus, WindowBind, WorkCompletion,
 };
 use crate::wire::Qpn;
 
@@ -193,11 +193,29 @@ pub trait Host {
         access: Access,
     ) -> Result<(), MemoryError>;
 
-    /// Invalidates a key (LOCAL_INV, or SEND with invalidate from the peer).
+    /// Invalidates a key (LOCAL_INV).
     ///
     /// # Errors
     /// The key does not name something that can be invalidated in this domain.
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError>;
+
+    /// The same because the peer says so (SEND with invalidate).
+    ///
+    /// # Errors
+    /// As [`Host::invalidate`]; the key is one that only its owner invalidates.
+    fn invalidate_for_peer(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
+        self.invalidate(key)
+    }
+
+    /// Configures an indirect memory key of the queue pair's domain. A host without such keys has none.
+    ///
+    /// # Errors
+    /// The key is none, of another domain, or the configuration is more than it was made for.
+    #[cold]
+    fn configure_key(&mut self, qp: &QpContext, to: &KeyConfiguration) -> Result<(), MemoryError> {
+        let _ = (qp, to);
+        Err(MemoryError::UnknownKey)
+    }
 
     /// Binds a memory window (BIND_MW).
     ///

@@ -48,6 +48,12 @@ pub(crate) fn check(
         Operand::FlushRange if request.flush.is_none() => {
             return Err(PostError::Incomplete { missing: "the range of the FLUSH" });
         }
+        Operand::KeyConfiguration if request.key.is_none() => {
+            return Err(PostError::Incomplete { missing: "what to make of the key" });
+        }
+        Operand::CopyTarget if request.copy_to.is_none() => {
+            return Err(PostError::Incomplete { missing: "the target of the copy" });
+        }
         _ => {}
     }
     if settings.qp_type.is_dc_initiator() && request.dc.is_none() {

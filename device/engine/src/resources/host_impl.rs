@@ -14,8 +14,8 @@ use pumice_transport::host::{
     Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey,
 };
 use pumice_transport::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
-    WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, Sge, WcOpcode,
+    WcStatus, WindowBind, WorkCompletion,
 };
 use pumice_transport::wire::Packet;
 
@@ -83,7 +83,7 @@ impl Host for DeviceHost<'_> {
         length_bytes: u64,
         access: Access,
     ) -> Result<(), MemoryError> {
-        self.memory.locate_remote(key, address, length_bytes, access).map(|_| ())
+        self.memory.check_remote(key, address, length_bytes, access)
     }
 
     #[inline]
@@ -123,7 +123,18 @@ impl Host for DeviceHost<'_> {
 
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
         self.drain_stores();
-        self.memory.invalidate(key)
+        self.memory.invalidate(key, false)
+    }
+
+    fn invalidate_for_peer(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
+        self.drain_stores();
+        self.memory.invalidate(key, true)
+    }
+
+    #[cold]
+    fn configure_key(&mut self, qp: &QpContext, to: &KeyConfiguration) -> Result<(), MemoryError> {
+        self.drain_stores();
+        self.memory.configure_key(qp.pd, to)
     }
 
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
