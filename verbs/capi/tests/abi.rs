@@ -23,12 +23,15 @@ const NEWER: [&str; 8] = [
     "active_speed_ex",
 ];
 /// Fields of structures of vendors that those headers may lack.
-const NEWER_OF_VENDORS: [(&str, &str); 8] = [
+const NEWER_OF_VENDORS: [(&str, &str); 11] = [
     ("efadv_qp_init_attr", "flags"),
     ("efadv_qp_init_attr", "wr_flags"),
     ("efadv_device_attr", "inline_buf_size_ex"),
     ("efadv_cq", "wc_is_unsolicited"),
     ("mlx5dv_context", "dci_streams_caps"),
+    ("mlx5dv_context", "max_wr_memcpy_length"),
+    ("mlx5dv_qp_ex", "wr_raw_wqe"),
+    ("mlx5dv_qp_ex", "wr_memcpy"),
     ("mlx5dv_context", "max_dc_rd_atom"),
     ("mlx5dv_context", "max_dc_init_rd_atom"),
     ("mlx5dv_context", "ooo_recv_wrs_caps"),

@@ -9,6 +9,7 @@ use pumice_device::profile::{DirectCalls, Vendor};
 use pumice_transport::wire::Qpn;
 
 use super::dc::{MAX_LOG_STREAMS, has_dc};
+use super::mlx5_requests::MOST_COPIED;
 use super::{answers, looks_like};
 use crate::ground::abi::{
     ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps,
@@ -48,7 +49,7 @@ pub(super) const CQE_FORMATS: u8 = 7;
 const MOST_PACKED: u32 = 8;
 
 /// In the order of the structure.
-const ASKED: [Asked; 5] = [
+const ASKED: [Asked; 6] = [
     // Compression of completions: programs see none, because the library of the adapter unpacks them.
     Asked {
         bit: 1,
@@ -72,6 +73,13 @@ const ASKED: [Asked; 5] = [
         end: offset_of!(mlx5dv_context, max_wr_memcpy_length),
         is_served: has_dc,
         answer: |_, all| all.dci_streams_caps = [MAX_LOG_STREAMS; 2],
+    },
+    // Copies.
+    Asked {
+        bit: 1 << 12,
+        end: offset_of!(mlx5dv_context, crypto_caps),
+        is_served: has_dc,
+        answer: |_, all| all.max_wr_memcpy_length = MOST_COPIED.into(),
     },
     // READs and atomics of DC.
     Asked {

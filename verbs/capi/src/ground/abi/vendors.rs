@@ -1,6 +1,6 @@
 //! Structures of efadv.h and mlx5dv.h, of rdma-core 65.
 
-use super::{Operation, ibv_context};
+use super::{Operation, ibv_context, ibv_pd};
 
 #[repr(C)]
 pub(crate) struct efadv_device_attr {
@@ -125,9 +125,48 @@ pub(crate) struct mlx5dv_qp_init_attr {
 pub(crate) struct mlx5dv_qp_ex {
     pub(crate) comp_mask: u64,
     pub(crate) wr_set_dc_addr: Operation,
-    pub(crate) of_keys: [u64; 8],
+    pub(crate) wr_mr_interleaved: Operation,
+    pub(crate) wr_mr_list: Operation,
+    pub(crate) wr_mkey_configure: Operation,
+    pub(crate) wr_set_mkey_access_flags: Operation,
+    pub(crate) wr_set_mkey_layout_list: Operation,
+    pub(crate) wr_set_mkey_layout_interleaved: Operation,
+    pub(crate) wr_set_mkey_sig_block: Operation,
+    pub(crate) wr_raw_wqe: Operation,
     pub(crate) wr_set_dc_addr_stream: Operation,
-    pub(crate) of_memory: [u64; 2],
+    pub(crate) wr_memcpy: Operation,
+    pub(crate) wr_set_mkey_crypto: Operation,
+}
+
+#[repr(C)]
+pub(crate) struct mlx5dv_mkey_init_attr {
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) create_flags: u32,
+    pub(crate) max_entries: u16,
+}
+
+/// Programs see the keys only.
+#[repr(C)]
+pub(crate) struct mlx5dv_mkey {
+    pub(crate) lkey: u32,
+    pub(crate) rkey: u32,
+    pub(crate) context: *mut ibv_context,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_mkey_conf_attr {
+    pub(crate) conf_flags: u32,
+    pub(crate) comp_mask: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_mr_interleaved {
+    pub(crate) addr: u64,
+    pub(crate) bytes_count: u32,
+    pub(crate) bytes_skip: u32,
+    pub(crate) lkey: u32,
 }
 
 #[repr(C)]
