@@ -33,6 +33,7 @@ pub fn ranges(profile: &Profile) -> [Range; 28] {
         range("max_mr_size", profile.max_mr_size, 1, u64::MAX),
         // 4096 bytes are the smallest page of the host.
         range("page_size_cap", profile.page_size_cap, 0x1000, u64::MAX),
+        range("lag_ports", profile.lag_ports.into(), 0, 4),
         range("ack_delay", profile.ack_delay.into(), 0, 31),
         range("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
         range("port.first_gid_index", profile.port.first_gid_index.into(), 0, MAX_FIRST_INDEX.into()),

@@ -149,7 +149,7 @@ fn a_copy_moves_bytes_in_its_turn_and_takes_no_psn() {
     assert_eq!(rung.requests(), sent);
     assert_eq!(rung.target()[16], 7, "a second pass does not copy again");
     rung.receive(&ack(SQ_PSN + 1, 2));
-    let done: Vec<_> = rung.host.sends_done.iter().map(|done| done.completion.opcode).collect();
+    let done: Vec<_> = rung.host.sends_done.iter().map(|done| done.wc.opcode).collect();
     assert_eq!(done, [WcOpcode::Send, WcOpcode::CopyMemory, WcOpcode::Send]);
     assert_eq!(rung.host.take_sends(), successes(&[1, 2, 3]));
 }
@@ -190,6 +190,6 @@ fn a_request_says_what_its_completion_shows() {
     rung.post_send(2, 4);
     assert_eq!(rung.requests().len(), 2);
     rung.receive(&ack(SQ_PSN + 1, 2));
-    let done: Vec<_> = rung.host.sends_done.iter().map(|done| done.completion.opcode).collect();
+    let done: Vec<_> = rung.host.sends_done.iter().map(|done| done.wc.opcode).collect();
     assert_eq!(done, [WcOpcode::RawRequest, WcOpcode::Send]);
 }

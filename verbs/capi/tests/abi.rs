@@ -23,11 +23,12 @@ const NEWER: [&str; 8] = [
     "active_speed_ex",
 ];
 /// Fields of structures of vendors that those headers may lack.
-const NEWER_OF_VENDORS: [(&str, &str); 11] = [
+const NEWER_OF_VENDORS: [(&str, &str); 12] = [
     ("efadv_qp_init_attr", "flags"),
     ("efadv_qp_init_attr", "wr_flags"),
     ("efadv_device_attr", "inline_buf_size_ex"),
     ("efadv_cq", "wc_is_unsolicited"),
+    ("mlx5dv_context", "num_lag_ports"),
     ("mlx5dv_context", "dci_streams_caps"),
     ("mlx5dv_context", "max_wr_memcpy_length"),
     ("mlx5dv_qp_ex", "wr_raw_wqe"),

@@ -209,7 +209,8 @@ fn configurations_beyond_what_a_key_was_made_for_are_refused() {
     assert_eq!(scene.table.configure_key(PD + 1, &good), Err(MemoryError::WrongDomain));
     // Huge layouts are bytes like others as long as no request reaches them.
     let huge = KeyPiece { length: u32::MAX, skip: u32::MAX, ..piece };
-    scene.configure(RIGHTS, u32::MAX, &[huge; 4]).unwrap();
+    assert_eq!(scene.configure(RIGHTS, u32::MAX, &[huge; 4]), Err(MemoryError::OutOfRange));
+    scene.configure(RIGHTS, u32::MAX, &[huge]).unwrap();
     let far = scene.table.remote_read(scene.remote(), u64::from(u32::MAX) * 9, &mut [0; 2], Assumed);
     assert_eq!(far, Err(MemoryError::OutOfRange));
     scene.configure(RIGHTS, 0, &[piece]).unwrap();

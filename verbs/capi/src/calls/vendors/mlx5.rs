@@ -49,7 +49,7 @@ pub(super) const CQE_FORMATS: u8 = 7;
 const MOST_PACKED: u32 = 8;
 
 /// In the order of the structure.
-const ASKED: [Asked; 6] = [
+const ASKED: [Asked; 7] = [
     // Compression of completions: programs see none, because the library of the adapter unpacks them.
     Asked {
         bit: 1,
@@ -66,6 +66,13 @@ const ASKED: [Asked; 6] = [
         end: offset_of!(mlx5dv_context, hca_core_clock),
         is_served: has_dc,
         answer: |_, all| all.dc_odp_caps = DC_ODP,
+    },
+    // Ports of a bond.
+    Asked {
+        bit: 1 << 9,
+        end: offset_of!(mlx5dv_context, sig_caps),
+        is_served: |open| open.device().profile().lag_ports > 1,
+        answer: |open, all| all.num_lag_ports = open.device().profile().lag_ports,
     },
     // Streams.
     Asked {
