@@ -223,6 +223,21 @@ pub trait Host {
     /// The window or region is wrong or in the wrong state.
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError>;
 
+    /// A configuration of a key of the domain was posted: what is posted behind it has the lengths that it
+    /// leads to.
+    #[cold]
+    fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
+        let _ = (pd, to);
+    }
+
+    /// Bytes that the data of these local buffers is on the wire, when all that was posted has been executed;
+    /// none: the sum of their lengths.
+    #[inline]
+    fn wire_bytes(&mut self, sges: &[Sge]) -> Option<u64> {
+        let _ = sges;
+        None
+    }
+
     /// Sends an Ethernet frame of `length_bytes` bytes. What the network has no room for is lost, as it may
     /// be anywhere on its way. A host without Ethernet makes no raw packet queue pairs.
     ///

@@ -101,7 +101,7 @@ macro_rules! rows {
         mlx5dv_dm_map_op_addr: null(V1_19).instead(DEVICE_MEMORY),
         mlx5dv_init_obj: errno(V1_2).instead(LIBIBVERBS),
         mlx5dv_set_context_attr: errno(V1_2).instead(LIBIBVERBS),
-        _mlx5dv_mkey_check: errno(V1_20).instead(KEYS).question(),
+        _mlx5dv_mkey_check: errno(V1_20).on_face(CONNECTX).question(),
         mlx5dv_dr_domain_allow_duplicate_rules: errno(V1_20).instead(FLOWS),
         mlx5dv_map_ah_to_qp: errno(V1_20).changes(AddressHandle).on_face(DC),
         mlx5dv_qp_cancel_posted_send_wrs: negative(V1_20).instead(LIBIBVERBS),

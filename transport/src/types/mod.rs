@@ -27,7 +27,9 @@ pub use event::AsyncEventType;
 pub use failure::{Answer, Detail, FailedSend, Heard, MemoryFault, Peer, RemoteRange};
 pub use fate::{Fate, Flips};
 pub use memory_error::MemoryError;
-pub use memory_key::{KeyConfiguration, KeyLayout, KeyPiece};
+pub use memory_key::{
+    BlockSignature, KeyConfiguration, KeyLayout, KeyPiece, KeySignature, SignatureChange, SignedBlocks,
+};
 pub use mtu::Mtu;
 pub use opcode::{
     AtomicOperation, LocalData, Operand, QpTypes, SendOpcode, WR_OPCODES, WcOpcode, WrClass, WrInfo,

@@ -171,7 +171,7 @@ fn a_copy_from_or_to_other_memory_is_a_protection_error() {
 #[test]
 fn what_configures_a_key_needs_a_host_that_has_such_keys() {
     let mut rung = Rung::rc();
-    let key = KeyConfiguration { key: 0x1001, access: None, layout: None };
+    let key = KeyConfiguration::new(0x1001);
     rung.post(&SendRequest { key: Some(key.into()), ..request(1, SendOpcode::ConfigureKey, &[]) });
     assert_eq!(rung.requests(), []);
     assert_eq!(rung.host.take_sends(), [(1, WcStatus::MwBindErr)]);

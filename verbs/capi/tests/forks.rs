@@ -134,6 +134,7 @@ const AS_OTHERS: &[&str] = &[
     "ibv_query_qp_data_in_order",
     "ibv_reg_buf_mr",
     "ibv_reg_mr_ex",
+    "_mlx5dv_mkey_check",
     "_mlx5dv_query_port",
     "mlx5dv_create_cq",
     "mlx5dv_create_mkey",

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pumice_ground::table::Handle;
 use pumice_objects::memory::{
-    Advice, DeviceMemory, FileMapping, IndirectKeyInit, RegionChange, RegionInfo, RegionKeys, WindowKeys,
-    WindowType,
+    Advice, DeviceMemory, FileMapping, IndirectKeyInit, RegionChange, RegionInfo, RegionKeys,
+    SignatureError, WindowKeys, WindowType,
 };
 use pumice_transport::types::{Access, Sge};
 
@@ -105,6 +105,12 @@ impl Hca {
     pub fn make_indirect_key(&self, pd: Handle, init: IndirectKeyInit) -> Result<RegionKeys, HcaError> {
         let made = self.core.lock().resources.make_indirect_key(pd, init);
         Ok(self.noted(made)?)
+    }
+
+    /// The first error in the data of an indirect key since this was asked; the outer none: there is no such
+    /// key.
+    pub fn take_signature_error(&self, key: u32) -> Option<Option<SignatureError>> {
+        self.core.lock().resources.take_signature_error(key)
     }
 
     /// Ends an indirect key, configured or not.

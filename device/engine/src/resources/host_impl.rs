@@ -63,7 +63,7 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.is_shuffled() {
+        if self.shuffles_stores() {
             let (target, check) = (Target::Local { pd, sges: Cow::Borrowed(sges), offset }, self.check);
             return self.store_buffered(&target, data, check);
         }
@@ -88,7 +88,7 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.is_shuffled() {
+        if self.shuffles_stores() {
             let check = self.check;
             return self.store_buffered(&Target::Remote { key, address }, data, check);
         }
@@ -137,6 +137,17 @@ impl Host for DeviceHost<'_> {
         self.memory.configure_key(qp.pd, to)
     }
 
+    #[cold]
+    fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
+        self.memory.key_posted(pd, to);
+    }
+
+    #[inline]
+    fn wire_bytes(&mut self, sges: &[Sge]) -> Option<u64> {
+        let memory = &self.memory;
+        memory.has_signatures().then(|| sges.iter().map(|sge| memory.wire_bytes_of(sge, true)).sum())
+    }
+
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
         self.drain_stores();
         self.memory.bind_window(qp.pd, qp.qpn, bind)
@@ -177,6 +188,10 @@ impl Host for DeviceHost<'_> {
                 taken
             }
         };
+        let memory = &self.memory;
+        if memory.has_signatures() {
+            into.length_bytes = into.sges.iter().map(|sge| memory.wire_bytes_of(sge, false)).sum();
+        }
         if taken == Taken::Empty { Err(NoRecv::Empty) } else { Ok(()) }
     }
 
@@ -257,6 +272,19 @@ impl Host for DeviceHost<'_> {
 }
 
 impl Resources {
+    /// Whether stores may wait. With signatures they do not: fields are calculated from what is stored.
+    #[inline]
+    fn shuffles_stores(&mut self) -> bool {
+        if !self.is_shuffled() {
+            return false;
+        }
+        if self.memory.has_signatures() {
+            self.drain_stores();
+            return false;
+        }
+        true
+    }
+
     /// Whether anything subscribes to events of this topic.
     #[inline]
     pub(crate) fn listens(&self, topic: Topic) -> bool {

@@ -7,7 +7,7 @@ use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_objects::memory::{
     Advice, DeviceMemory, FileMapping, IndirectKeyInit, PageRange, RegionChange, RegionInfo, RegionKeys,
-    WindowKeys, WindowType,
+    SignatureError, WindowKeys, WindowType,
 };
 use pumice_transport::types::{Access, Sge};
 
@@ -140,6 +140,11 @@ impl Resources {
         let keys = self.memory.make_indirect_key(pd.index, init)?;
         self.use_pd(pd);
         Ok(keys)
+    }
+
+    /// The first error in the data of an indirect key that was not asked for yet; the outer none: no key.
+    pub fn take_signature_error(&mut self, key: u32) -> Option<Option<SignatureError>> {
+        self.memory.take_signature_error(key)
     }
 
     /// Ends an indirect key.

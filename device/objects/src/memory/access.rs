@@ -26,6 +26,9 @@ impl RegionTable {
         out: &mut [u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
+        if self.has_signatures() {
+            return self.gather_for_wire(pd, sges, offset, out, check);
+        }
         if let [sge] = sges {
             return self.gather_one(pd, sge, offset, out, check);
         }
@@ -51,6 +54,9 @@ impl RegionTable {
         data: &[u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
+        if self.has_signatures() {
+            return self.scatter_from_wire(pd, sges, offset, data, check);
+        }
         if let [sge] = sges {
             return self.scatter_one(pd, sge, offset, data, check);
         }
@@ -220,7 +226,7 @@ impl RegionTable {
     }
 
     #[inline]
-    fn gather_one(
+    pub(super) fn gather_one(
         &self,
         pd: u32,
         sge: &Sge,
@@ -242,7 +248,7 @@ impl RegionTable {
     }
 
     #[inline]
-    fn scatter_one(
+    pub(super) fn scatter_one(
         &self,
         pd: u32,
         sge: &Sge,

@@ -4,14 +4,21 @@
 //! What an access by such a key may do is checked twice: by the rights of the key, and for each piece by those
 //! of its region, as if a local buffer named it. So a region that goes takes its pieces with it.
 
+use std::cell::Cell;
+
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_transport::host::{MemoryError, RemoteKey};
-use pumice_transport::types::{Access, AtomicOperation, KeyConfiguration, KeyLayout, KeyPiece};
+use pumice_transport::types::{
+    Access, AtomicOperation, KeyConfiguration, KeyLayout, KeyPiece, KeySignature, SignatureChange,
+    SignedBlocks,
+};
 
 use super::grant::{Backing, Entry, EntryKind, Grant};
 use super::region::RegionKeys;
 use super::region_table::RegionTable;
+use super::signature::{Field, SignatureError};
+use super::signed::Signed;
 use super::MappingCheck;
 
 /// What an indirect key is made for.
@@ -21,6 +28,8 @@ pub struct IndirectKeyInit {
     pub most_pieces: u16,
     /// Peers may invalidate it (SEND with invalidate).
     pub is_invalidated_by_peers: bool,
+    /// It may have signatures.
+    pub has_signatures: bool,
 }
 
 /// An indirect key.
@@ -31,6 +40,13 @@ pub(super) struct IndirectKey {
     layout: Option<Layout>,
     /// It was configured, and not invalidated since.
     is_open: bool,
+    signature: Option<KeySignature>,
+    /// Its blocks on the wire once the requests that were posted have been executed.
+    posted_wire: Option<SignedBlocks>,
+    /// The field that is arriving.
+    arriving: Cell<Field>,
+    /// The first error in its data that no call has asked for.
+    error: Cell<Option<SignatureError>>,
 }
 
 /// Rights that an indirect key may have.
@@ -39,7 +55,7 @@ const KEY_ACCESS: Access =
 
 /// A layout in which an offset is found quickly.
 #[derive(Debug)]
-struct Layout {
+pub(super) struct Layout {
     pieces: Vec<KeyPiece>,
     /// Where each piece ends in a round.
     ends: Vec<u64>,
@@ -65,6 +81,10 @@ impl Layout {
         }
         let length = end.checked_mul(layout.rounds.into())?;
         Some(Layout { pieces: layout.pieces.clone(), ends, rounds: layout.rounds, length })
+    }
+
+    pub(super) const fn length(&self) -> u64 {
+        self.length
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<(), MemoryError> {
@@ -126,6 +146,30 @@ impl IndirectKey {
         layout.check(offset, length)?;
         Ok(layout)
     }
+
+    /// Its blocks on the wire, now or once what was posted has been executed.
+    pub(super) fn wire(&self, posted: bool) -> Option<SignedBlocks> {
+        if posted { self.posted_wire } else { self.signature?.wire }
+    }
+
+    /// The first error stays until it is asked for.
+    pub(super) fn note_error(&self, error: SignatureError) {
+        self.error.set(self.error.get().or(Some(error)));
+    }
+
+    pub(super) fn take_error(&self) -> Option<SignatureError> {
+        self.error.take()
+    }
+
+    /// Puts bytes of a field at their place, and gives what is there of it.
+    pub(super) fn collect(&self, skipped: usize, bytes: &[u8]) -> Field {
+        let mut field = if skipped == 0 { Field::default() } else { self.arriving.get() };
+        if let Some(place) = field.get_mut(skipped..).and_then(|field| field.get_mut(..bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+        self.arriving.set(field);
+        field
+    }
 }
 
 impl RegionTable {
@@ -147,10 +191,20 @@ impl RegionTable {
             qpn: None,
             watched: None,
         };
-        let key = IndirectKey { init, access: Access::empty(), layout: None, is_open: false };
+        let key = IndirectKey {
+            init,
+            access: Access::empty(),
+            layout: None,
+            is_open: false,
+            signature: None,
+            posted_wire: None,
+            arriving: Cell::default(),
+            error: Cell::new(None),
+        };
         let handle =
             self.insert(|number| Entry { grant: grant(number), kind: EntryKind::Indirect(Box::new(key)) })?;
         let key = self.key_of(handle);
+        self.signature_keys += u32::from(init.has_signatures);
         Ok(RegionKeys { lkey: key, rkey: key, handle })
     }
 
@@ -160,10 +214,11 @@ impl RegionTable {
     /// `Invalid`: a stale handle, or one of another object.
     pub fn end_indirect_key(&mut self, handle: Handle) -> Result<u32, ResourceError> {
         let entry = self.entries.require(handle)?;
-        if !matches!(entry.kind, EntryKind::Indirect(_)) {
+        let EntryKind::Indirect(key) = &entry.kind else {
             return Err(ResourceError::invalid("this is no indirect memory key"));
-        }
-        let pd = entry.grant.pd;
+        };
+        let (pd, has_signatures) = (entry.grant.pd, key.init.has_signatures);
+        self.signature_keys -= u32::from(has_signatures);
         self.remove(handle);
         Ok(pd)
     }
@@ -191,9 +246,36 @@ impl RegionTable {
             }
             key.layout = Some(Layout::new(layout).ok_or(MemoryError::OutOfRange)?);
         }
+        match to.signature {
+            SignatureChange::None => {}
+            SignatureChange::Set(_) if !key.init.has_signatures => return Err(MemoryError::AccessDenied),
+            SignatureChange::Set(signature) => key.signature = Some(signature),
+            SignatureChange::Reset => key.signature = None,
+        }
         key.access = to.access.unwrap_or(key.access);
         key.is_open = true;
         Ok(())
+    }
+
+    /// A configuration of a key was posted, for those that ask for lengths behind it.
+    #[cold]
+    pub fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
+        let index = self.index_of(to.key);
+        let entry = self.entries.at_mut(index).filter(|entry| entry.grant.key == to.key && entry.grant.pd == pd);
+        let Some(Entry { kind: EntryKind::Indirect(key), .. }) = entry else { return };
+        match to.signature {
+            SignatureChange::None => {}
+            SignatureChange::Set(signature) => key.posted_wire = signature.wire,
+            SignatureChange::Reset => key.posted_wire = None,
+        }
+    }
+
+    /// An indirect key, configured or not.
+    pub(super) fn indirect_key(&self, key: u32) -> Option<&IndirectKey> {
+        match &self.by_key(key)?.kind {
+            EntryKind::Indirect(indirect) => Some(indirect),
+            _ => None,
+        }
     }
 
     /// Takes back what an indirect key was configured for, if it is one; none: it is something else.
@@ -211,6 +293,7 @@ impl RegionTable {
             () if for_peer && !indirect.init.is_invalidated_by_peers => Err(MemoryError::AccessDenied),
             () => {
                 (indirect.is_open, indirect.layout, indirect.access) = (false, None, Access::empty());
+                (indirect.signature, indirect.posted_wire) = (None, None);
                 Ok(())
             }
         })
@@ -255,7 +338,34 @@ impl RegionTable {
         out: &mut [u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
-        let layout = self.indirect(pd, key, access)?.layout(offset, out.len() as u64)?;
+        let key = self.indirect(pd, key, access)?;
+        if let Some(signed) = self.signed(pd, key, check) {
+            return signed?.read(offset, out);
+        }
+        self.read_layout(pd, key.layout(offset, out.len() as u64)?, offset, out, check)
+    }
+
+    /// An access to a key that has signatures; none: it has none.
+    fn signed<'a>(
+        &'a self,
+        pd: u32,
+        key: &'a IndirectKey,
+        check: MappingCheck,
+    ) -> Option<Result<Signed<'a>, MemoryError>> {
+        let signature = key.signature?;
+        let layout = key.layout.as_ref().ok_or(MemoryError::OutOfRange);
+        Some(layout.map(|layout| Signed { table: self, pd, key, layout, signature, check }))
+    }
+
+    /// Copies memory of a layout into `out`.
+    pub(super) fn read_layout(
+        &self,
+        pd: u32,
+        layout: &Layout,
+        offset: u64,
+        out: &mut [u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         let length = out.len() as u64;
         let mut rest = out;
         layout.for_each_part(offset, length, |part| {
@@ -278,7 +388,22 @@ impl RegionTable {
         data: &[u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
-        let layout = self.indirect(pd, key, access)?.layout(offset, data.len() as u64)?;
+        let key = self.indirect(pd, key, access)?;
+        if let Some(signed) = self.signed(pd, key, check) {
+            return signed?.write(offset, data);
+        }
+        self.write_layout(pd, key.layout(offset, data.len() as u64)?, offset, data, check)
+    }
+
+    /// Stores `data` in memory of a layout.
+    pub(super) fn write_layout(
+        &self,
+        pd: u32,
+        layout: &Layout,
+        offset: u64,
+        data: &[u8],
+        check: MappingCheck,
+    ) -> Result<(), MemoryError> {
         let mut rest = data;
         layout.for_each_part(offset, data.len() as u64, |part| {
             let (now, later) = rest.split_at(part.length as usize);
@@ -318,7 +443,11 @@ impl RegionTable {
         offset: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
-        let layout = self.indirect(key.pd, key.rkey, operation.access())?.layout(offset, 8)?;
+        let indirect = self.indirect(key.pd, key.rkey, operation.access())?;
+        if indirect.signature.is_some() {
+            return Err(MemoryError::AccessDenied);
+        }
+        let layout = indirect.layout(offset, 8)?;
         let part = layout.part_at(offset, 8).filter(|part| part.length == 8).ok_or(MemoryError::Misaligned)?;
         self.local_grant(key.pd, part.lkey, true)?.operate(&self.guard, (offset, part.address), operation)
     }
@@ -334,7 +463,11 @@ impl RegionTable {
         (key, access): (u32, Access),
         (offset, length): (u64, u64),
     ) -> Result<(), MemoryError> {
-        self.indirect(pd, key, access)?.layout(offset, length).map(|_| ())
+        let key = self.indirect(pd, key, access)?;
+        match self.signed(pd, key, MappingCheck::Assumed) {
+            Some(signed) => signed?.check_range(offset, length),
+            None => key.layout(offset, length).map(|_| ()),
+        }
     }
 
     /// Why a local buffer of an indirect key cannot be used; none, if it can.
@@ -342,7 +475,8 @@ impl RegionTable {
     pub(super) fn fault_of_indirect(&self, pd: u32, key: u32, range: (u64, u64), write: bool) -> Option<MemoryError> {
         let access = RegionTable::local_access(write);
         let look = || {
-            let layout = self.indirect(pd, key, access)?.layout(range.0, range.1)?;
+            self.check_indirect(pd, (key, access), range)?;
+            let layout = self.indirect(pd, key, access)?.layout(0, 0)?;
             layout.for_each_piece(|part| {
                 self.locate_local(pd, part.lkey, part.address, part.length, write).map(|_| ())
             })

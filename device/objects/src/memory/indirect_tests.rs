@@ -11,7 +11,8 @@ use super::*;
 const PD: u32 = 1;
 const RIGHTS: Access =
     Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
-const INIT: IndirectKeyInit = IndirectKeyInit { most_pieces: 4, is_invalidated_by_peers: false };
+const INIT: IndirectKeyInit =
+    IndirectKeyInit { most_pieces: 4, is_invalidated_by_peers: false, has_signatures: false };
 
 /// A table with one region over memory of a test, and an indirect key.
 struct Scene {
@@ -40,7 +41,8 @@ impl Scene {
 
     fn configure(&mut self, access: Access, rounds: u32, pieces: &[KeyPiece]) -> Result<(), MemoryError> {
         let layout = Some(KeyLayout { pieces: pieces.to_vec(), rounds });
-        self.table.configure_key(PD, &KeyConfiguration { key: self.key, access: Some(access), layout })
+        let to = KeyConfiguration { access: Some(access), layout, ..KeyConfiguration::new(self.key) };
+        self.table.configure_key(PD, &to)
     }
 
     fn sge(&self, address: u64, length: u32) -> Sge {
@@ -136,7 +138,7 @@ fn a_key_opens_nothing_before_it_is_configured_and_after_it_is_invalidated() {
     invalidate(&mut scene, false).unwrap();
     assert_eq!(read(&scene), Err(MemoryError::UnknownKey));
     // Nothing of the old configuration comes back.
-    let nothing = KeyConfiguration { key: scene.key, access: None, layout: None };
+    let nothing = KeyConfiguration::new(scene.key);
     scene.table.configure_key(PD, &nothing).unwrap();
     assert_eq!(scene.table.gather(PD, &[scene.sge(0, 4)], 0, &mut [0; 4], Assumed), Err(MemoryError::OutOfRange));
     let mut scene = Scene::new(IndirectKeyInit { is_invalidated_by_peers: true, ..INIT });
@@ -160,7 +162,7 @@ fn rights_are_those_of_the_key_and_of_the_regions_of_its_pieces() {
     let wrong = scene.table.find_fault(PD, &[scene.sge(8, 9)], false).unwrap();
     assert_eq!(wrong.error, MemoryError::OutOfRange);
     // A later request changes what it names.
-    let change = KeyConfiguration { key: scene.key, access: Some(Access::LOCAL_WRITE), layout: None };
+    let change = KeyConfiguration { access: Some(Access::LOCAL_WRITE), ..KeyConfiguration::new(scene.key) };
     scene.table.configure_key(PD, &change).unwrap();
     assert_eq!(scene.table.scatter(PD, &[scene.sge(0, 16)], 0, &[0; 16], Assumed), Ok(()));
     assert_eq!(scene.table.remote_read(key, 0, &mut [0; 16], Assumed), denied);
@@ -201,7 +203,7 @@ fn configurations_beyond_what_a_key_was_made_for_are_refused() {
     let piece = scene.piece(0, 1, 0);
     assert_eq!(scene.configure(RIGHTS, 1, &[piece; 5]), Err(MemoryError::OutOfRange));
     assert_eq!(scene.configure(Access::MW_BIND, 1, &[piece]), Err(MemoryError::AccessDenied));
-    let wrong = KeyConfiguration { key: scene.region.lkey, access: None, layout: None };
+    let wrong = KeyConfiguration::new(scene.region.lkey);
     assert_eq!(scene.table.configure_key(PD, &wrong), Err(MemoryError::UnknownKey));
     let wrong = KeyConfiguration { key: scene.key ^ 1, ..wrong };
     assert_eq!(scene.table.configure_key(PD, &wrong), Err(MemoryError::UnknownKey));

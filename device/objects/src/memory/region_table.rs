@@ -27,6 +27,8 @@ pub struct RegionTable {
     windows: u32,
     /// Windows bound to a queue pair: if 0, destroying a queue pair need not search.
     pub(super) qp_bound_windows: u32,
+    /// Indirect keys that were made for signatures: if 0, lengths are those of buffers.
+    pub(super) signature_keys: u32,
     /// Of the copies, which are made under the engine's lock.
     pub(super) guard: FaultGuard,
 }
@@ -46,6 +48,7 @@ impl RegionTable {
             most,
             windows: 0,
             qp_bound_windows: 0,
+            signature_keys: 0,
             guard: FaultGuard::new(),
         }
     }

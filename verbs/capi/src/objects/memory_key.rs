@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pumice_device::ground::table::Handle;
-use pumice_device::memory::RegionKeys;
+use pumice_device::memory::{IndirectKeyInit, RegionKeys};
 use pumice_device::outside::lineage::Generation;
 
 use super::context::Context;
@@ -19,8 +19,7 @@ pub(crate) struct Mkey {
     c: Shown<mlx5dv_mkey>,
     generation: Generation,
     handle: Handle,
-    /// Most pieces of its layout.
-    most_pieces: u16,
+    init: IndirectKeyInit,
     _domain_use: Option<Use>,
 }
 
@@ -45,13 +44,13 @@ impl OfProcess for Mkey {
 }
 
 impl Mkey {
-    pub(crate) fn new(domain: &Pd, keys: RegionKeys, most_pieces: u16) -> Mkey {
+    pub(crate) fn new(domain: &Pd, keys: RegionKeys, init: IndirectKeyInit) -> Mkey {
         let c = mlx5dv_mkey { lkey: keys.lkey, rkey: keys.rkey, context: domain.context_pointer() };
         Mkey {
             c: Shown::new(c),
             generation: Generation::own(),
             handle: keys.handle,
-            most_pieces,
+            init,
             _domain_use: domain.begin_use(),
         }
     }
@@ -60,8 +59,13 @@ impl Mkey {
         self.handle
     }
 
+    /// Most pieces of its layout.
     pub(crate) const fn most_pieces(&self) -> usize {
-        self.most_pieces as usize
+        self.init.most_pieces as usize
+    }
+
+    pub(crate) const fn has_signatures(&self) -> bool {
+        self.init.has_signatures
     }
 
     /// Its number, as the device knows it.

@@ -18,6 +18,8 @@ pub(crate) struct Series {
     pub(crate) setters_left: u8,
     /// Most pieces of that key.
     pub(crate) most_pieces: usize,
+    /// It may have signatures.
+    pub(crate) key_has_signatures: bool,
 }
 
 /// A request, and which of the series' elements and bytes are its own.
@@ -42,6 +44,7 @@ impl Series {
             refused: None,
             setters_left: 0,
             most_pieces: 0,
+            key_has_signatures: false,
         }
     }
 
