@@ -27,6 +27,34 @@ struct interleaved {
 	uint64_t addr;
 	uint32_t bytes_count, bytes_skip, lkey;
 };
+/* `struct mlx5dv_sig_t10dif` and `_crc`, `_block_domain`, `_block_attr`. */
+struct dif {
+	uint32_t checksum;
+	uint16_t seed, app_tag;
+	uint32_t ref_tag;
+	uint16_t flags;
+};
+struct crc {
+	uint32_t type;
+	uint64_t seed;
+};
+struct blocks {
+	uint32_t type;
+	const void *of;
+	uint32_t size;
+	uint64_t comp_mask;
+};
+struct signatures {
+	const struct blocks *memory, *wire;
+	uint32_t flags;
+	uint8_t check_mask, copy_mask;
+	uint64_t comp_mask;
+};
+/* `struct mlx5dv_mkey_err`. */
+struct error {
+	uint32_t type;
+	uint64_t actual, expected, offset;
+};
 /* `struct mlx5dv_qp_ex`. */
 struct setter {
 	uint64_t comp_mask;
@@ -37,7 +65,7 @@ struct setter {
 	void (*access)(struct setter *, uint32_t);
 	void (*list)(struct setter *, uint16_t, const struct ibv_sge *);
 	void (*interleaved)(struct setter *, uint32_t, uint16_t, const struct interleaved *);
-	void *signature;
+	void (*signature)(struct setter *, const struct signatures *);
 	void (*raw)(struct setter *, const void *);
 	void *set_dc_addr_stream;
 	void (*copy)(struct setter *, uint32_t, uint64_t, uint32_t, uint64_t, size_t);
@@ -49,6 +77,7 @@ enum { INDIRECT = 1, SIGNATURE = 2, PEER_INVALIDATES = 16 };
 struct ibv_qp *create(struct ibv_context *, void *, void *) __asm__("mlx5dv_create_qp");
 struct setter *setter_of(struct ibv_qp_ex *) __asm__("mlx5dv_qp_ex_from_ibv_qp_ex");
 struct key *make_key(struct key_attr *) __asm__("mlx5dv_create_mkey");
+int check_key(struct key *, struct error *, size_t) __asm__("_mlx5dv_mkey_check");
 int end_key(struct key *) __asm__("mlx5dv_destroy_mkey");
 int query(struct ibv_context *, void *) __asm__("mlx5dv_query_device");
 
@@ -230,6 +259,115 @@ static void peers_reach_a_layout(void)
 	FAILS(end_key(key), 0);
 }
 
+/* What a key's check says: the part of a field that is wrong, or 0. */
+static uint32_t wrong_part(struct key *key, uint64_t offset)
+{
+	struct error error = {.type = 99};
+	FAILS(check_key(key, &error, sizeof(error)), 0);
+	CLAIM(error.type == 0 || (error.offset == offset && error.actual != error.expected));
+	return error.type;
+}
+
+static void sign(struct key *key, unsigned first, uint32_t length, const struct signatures *of, int result)
+{
+	struct configuration none = {};
+	struct ibv_sge all = piece(first, length);
+	begin(1, SIGNALED);
+	mlx5->configure(mlx5, key, 3, &none);
+	mlx5->access(mlx5, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	mlx5->list(mlx5, 1, &all);
+	mlx5->signature(mlx5, of);
+	if (result)
+		FAILS(ibv_wr_complete(ex), result);
+	else
+		end(1, IBV_WC_DRIVER1);
+}
+
+/* Sends data of one key into another one: `wire` bytes arrive. */
+static void send_signed(struct key *from, struct key *to, uint32_t data, uint32_t wire)
+{
+	struct ibv_sge there = {.addr = 0, .length = data, .lkey = to->lkey};
+	struct ibv_recv_wr receive = {.wr_id = 3, .sg_list = &there, .num_sge = 1}, *bad;
+	FAILS(ibv_post_recv(two, &receive, &bad), 0);
+	begin(4, IBV_SEND_SIGNALED);
+	ibv_wr_send(ex);
+	ibv_wr_set_sge(ex, from->lkey, 0, data);
+	FAILS(ibv_wr_complete(ex), 0);
+	for (int i = 0; i < 2; i++) {
+		struct ibv_wc wc = completion();
+		CLAIM(wc.status == IBV_WC_SUCCESS && (wc.wr_id == 4 || wc.byte_len == wire));
+	}
+}
+
+static void signatures(void)
+{
+	enum { FROM = 0, TO = 8192, DATA = 4096 };
+	struct dif dif = {.seed = 0xffff, .app_tag = 0xabcd, .ref_tag = 0x1234567, .flags = 1};
+	struct crc crc = {.type = 1, .seed = 0xffffffff};
+	struct blocks with_dif = {.type = 0, .of = &dif}, with_crc = {.type = 1, .of = &crc};
+	struct key *from = key_for(SIGNATURE, 1), *to = key_for(SIGNATURE, 1), *plain = key_for(0, 1);
+	struct error error;
+	uint64_t device[25] = {0, 0, 1 << 10};
+	FAILS(query(ctx, device), 0);
+	CLAIM(device[2] == 1 << 10 && device[13] == 0x1f);
+
+	/* T10-DIF on the wire alone: eight blocks of 512 bytes, each with eight bytes more. */
+	for (unsigned at = 0; at < DATA; at++)
+		bytes[FROM + at] = at % 251;
+	memset(bytes + TO, 0, 2 * DATA);
+	struct signatures of = {.wire = &with_dif, .check_mask = 0xff};
+	sign(from, FROM, DATA, &of, 0);
+	sign(to, TO, DATA, &of, 0);
+	send_signed(from, to, DATA, DATA + 8 * 8);
+	CLAIM(memcmp(bytes + FROM, bytes + TO, DATA) == 0 && wrong_part(from, 0) == 0 && wrong_part(to, 0) == 0);
+	/* The other end expects another tag. */
+	dif.app_tag = 1;
+	sign(to, TO, DATA, &of, 0);
+	send_signed(from, to, DATA, DATA + 8 * 8);
+	CLAIM(wrong_part(to, 0) == 3 && wrong_part(to, 0) == 0 && wrong_part(from, 0) == 0);
+
+	/* CRCs in the memory of one side; a block that does not fit its field is found when it leaves. */
+	of = (struct signatures){.memory = &with_crc, .check_mask = 0xf0};
+	sign(to, TO, DATA + 8 * 4, &of, 0);
+	begin(5, SIGNALED);
+	mlx5->configure(mlx5, from, 0, &(struct configuration){.conf_flags = 1});
+	end(5, IBV_WC_DRIVER1);
+	send_signed(from, to, DATA, DATA);
+	CLAIM(memcmp(bytes + FROM, bytes + TO, 512) == 0 && memcmp(bytes + FROM + 512, bytes + TO + 516, 512) == 0);
+	send_signed(to, from, DATA, DATA);
+	CLAIM(wrong_part(to, 0) == 0);
+	bytes[TO + 516 * 3 + 5] ^= 1;
+	send_signed(to, from, DATA, DATA);
+	CLAIM(wrong_part(to, 512 * 3) == 1 && bytes[FROM + 512 * 3 + 5] == (char)(bytes[TO + 516 * 3 + 5]));
+
+	/* A peer reads the bytes of the wire. */
+	of = (struct signatures){.wire = &with_crc};
+	sign(from, FROM, 512, &of, 0);
+	begin(6, IBV_SEND_SIGNALED);
+	ibv_wr_rdma_read(ex, from->rkey, 0);
+	ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)bytes + TO, 516);
+	end(6, IBV_WC_RDMA_READ);
+	CLAIM(memcmp(bytes + FROM, bytes + TO, 512) == 0);
+
+	with_crc.size = 5;
+	sign(from, FROM, DATA, &of, EINVAL);
+	with_crc.size = 0;
+	crc.seed = 5;
+	sign(from, FROM, DATA, &of, EINVAL);
+	crc.seed = 0;
+	crc.type = 3;
+	sign(from, FROM, DATA, &of, EINVAL);
+	crc.type = 2;
+	sign(plain, FROM, DATA, &of, EINVAL);
+	of.wire = NULL;
+	sign(from, FROM, DATA, &of, EINVAL);
+	FAILS(check_key(plain, &error, sizeof(error)), EINVAL);
+	FAILS(check_key(from, NULL, sizeof(error)), EINVAL);
+	FAILS(end_key(from), 0);
+	FAILS(end_key(to), 0);
+	FAILS(end_key(plain), 0);
+}
+
 /* A buffer beyond the layout, and a region that is gone. */
 static void local_buffers_are_checked(void)
 {
@@ -393,6 +531,7 @@ int main(void)
 	sends_between_layouts();
 	copies();
 	raw_requests();
+	signatures();
 	requests_are_refused();
 	peers_reach_a_layout();
 	end_pair();
