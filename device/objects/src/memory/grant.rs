@@ -6,7 +6,7 @@ use pumice_transport::wire::Qpn;
 
 use super::device_memory::Registration;
 use super::file_mapping::FileMapping;
-use super::indirect::IndirectKey;
+use super::indirect_key::IndirectKey;
 use super::watch::{Watch, Watched};
 use super::window_type::WindowType;
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use pumice_transport::types::Sge;
+use pumice_transport::types::{KeyLayout, KeyPiece, Sge};
 use pumice_transport::wire::Qpn;
 
 use super::super::MappingCheck::Assumed;

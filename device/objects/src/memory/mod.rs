@@ -16,6 +16,7 @@ mod device_memory;
 mod file_mapping;
 mod grant;
 mod indirect;
+mod indirect_key;
 #[cfg(test)]
 mod late_reads_tests;
 mod mapping;
@@ -33,7 +34,7 @@ pub use advice::{Advice, PageRange};
 pub use copy::read_registered;
 pub use device_memory::{DeviceMemory, DeviceMemoryPool};
 pub use file_mapping::FileMapping;
-pub use indirect::IndirectKeyInit;
+pub use indirect_key::IndirectKeyInit;
 pub use mapping::{check_mapped, mapping_at};
 pub use mapping_check::MappingCheck;
 pub use on_demand::{fill_mapped, is_available as on_demand_is_available, read_mapped};

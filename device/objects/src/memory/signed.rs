@@ -9,7 +9,7 @@ use pumice_transport::host::MemoryError;
 use pumice_transport::types::{KeySignature, Sge, SignedBlocks};
 
 use super::MappingCheck;
-use super::indirect::{IndirectKey, Layout};
+use super::indirect_key::{IndirectKey, Layout};
 use super::region_table::RegionTable;
 use super::signature::{Field, SignatureError, check, field_of, merged};
 
