@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use pumice_calls::Call;
 use pumice_device::memory::{IndirectKeyInit, SignaturePart};
+use pumice_device::profile::Vendor;
 use pumice_transport::types::{
     Access, BlockSignature, KeyConfiguration, KeyLayout, KeyPiece, KeySignature, SendFlags, SendOpcode,
     SignatureChange, SignedBlocks,
 };
 
 use super::super::queue_pair_ex::{add, set};
-use super::mlx5::{check_mlx5, serves};
+use super::looks_like;
 use crate::ground::abi::{
     ibv_sge, mlx5dv_mkey, mlx5dv_mkey_conf_attr, mlx5dv_mkey_err, mlx5dv_mkey_init_attr,
     mlx5dv_mr_interleaved, mlx5dv_qp_ex, mlx5dv_sig_block_attr, mlx5dv_sig_block_domain, mlx5dv_sig_caps,
@@ -58,6 +59,11 @@ const PIECES_IN_A_UNIT: u16 = 4;
 /// Setters after `wr_mr_list` and `wr_mr_interleaved`: the rights, and the layout.
 const SETTERS_OF_REGION: u8 = 2;
 
+/// Whether a device of this process may look like mlx5.
+fn serves() -> bool {
+    looks_like(Vendor::Mellanox)
+}
+
 /// The sentence of a refusal.
 fn invalid(what: &'static str) -> Errno {
     INVALID.because(|| format!("a request to configure an indirect memory key was refused: {what}"))
@@ -74,7 +80,9 @@ pub(crate) extern "C" fn mlx5dv_create_mkey(
         let attributes = mkey_init_attr.get()?;
         let domain = live::<Pd>(attributes.pd)?;
         let context = domain.context()?;
-        check_mlx5(&context)?;
+        if !context.is_of(Vendor::Mellanox) {
+            return Err(NOT_SUPPORTED);
+        }
         let flags = attributes.create_flags;
         if flags == 0 || flags & !FLAGS_SERVED != 0 {
             return Err(NOT_SUPPORTED.because(|| {
