@@ -26,7 +26,7 @@ const fn range(field: &'static str, value: u64, lowest: u64, highest: u64) -> Ra
 }
 
 /// Every number of a profile that has bounds.
-pub fn ranges(profile: &Profile) -> [Range; 28] {
+pub fn ranges(profile: &Profile) -> [Range; 29] {
     let limits = &profile.limits;
     [
         range("vendor_id", profile.vendor_id.into(), 0, 0xff_ffff),
