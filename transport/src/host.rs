@@ -10,8 +10,8 @@ use core::net::IpAddr;
 use crate::event::{Departure, QpEvent, Topic};
 use crate::path::Path;
 use crate::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, QpType, Sge, WcOpcode, WcStatus,
-    WindowBind, WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, QpType, Sge,
+    WcOpcode, WcStatus, WindowBind, WorkCompletion,
 };
 use crate::wire::Qpn;
 
@@ -194,17 +194,50 @@ pub trait Host {
         access: Access,
     ) -> Result<(), MemoryError>;
 
-    /// Invalidates a key (LOCAL_INV, or SEND with invalidate from the peer).
+    /// Invalidates a key (LOCAL_INV).
     ///
     /// # Errors
     /// The key does not name something that can be invalidated in this domain.
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError>;
+
+    /// The same because the peer says so (SEND with invalidate).
+    ///
+    /// # Errors
+    /// As [`Host::invalidate`]; the key is one that only its owner invalidates.
+    fn invalidate_for_peer(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
+        self.invalidate(key)
+    }
+
+    /// Configures an indirect memory key of the queue pair's domain. A host without such keys has none.
+    ///
+    /// # Errors
+    /// The key is none, of another domain, or the configuration is more than it was made for.
+    #[cold]
+    fn configure_key(&mut self, qp: &QpContext, to: &KeyConfiguration) -> Result<(), MemoryError> {
+        let _ = (qp, to);
+        Err(MemoryError::UnknownKey)
+    }
 
     /// Binds a memory window (BIND_MW).
     ///
     /// # Errors
     /// The window or region is wrong or in the wrong state.
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError>;
+
+    /// A configuration of a key of the domain was posted: what is posted behind it has the lengths that it
+    /// leads to.
+    #[cold]
+    fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
+        let _ = (pd, to);
+    }
+
+    /// Bytes that the data of these local buffers is on the wire, when all that was posted has been executed;
+    /// none: the sum of their lengths.
+    #[inline]
+    fn wire_bytes(&mut self, sges: &[Sge]) -> Option<u64> {
+        let _ = sges;
+        None
+    }
 
     /// Sends an Ethernet frame of `length_bytes` bytes. What the network has no room for is lost, as it may
     /// be anywhere on its way. A host without Ethernet makes no raw packet queue pairs.

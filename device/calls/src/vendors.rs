@@ -6,7 +6,6 @@ pub(crate) const QUEUE_PAIRS: &str =
     "use ibv_create_qp_ex, and RC or UD instead of DC (UCX: UCX_TLS=rc_v,ud_v)";
 pub(crate) const COMPLETION_QUEUES: &str = "use ibv_create_cq_ex";
 pub(crate) const WORK_QUEUES: &str = "use a queue pair with a shared receive queue";
-pub(crate) const KEYS: &str = "use ibv_reg_mr, and lists of elements";
 pub(crate) const DMA_BUFS: &str = "use ibv_reg_dmabuf_mr";
 pub(crate) const DEVICE_MEMORY: &str = "use ibv_alloc_dm";
 pub(crate) const DEVX: &str = "use the calls of libibverbs (UCX: UCX_IB_MLX5_DEVX=n)";

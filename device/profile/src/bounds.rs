@@ -26,13 +26,14 @@ const fn range(field: &'static str, value: u64, lowest: u64, highest: u64) -> Ra
 }
 
 /// Every number of a profile that has bounds.
-pub fn ranges(profile: &Profile) -> [Range; 28] {
+pub fn ranges(profile: &Profile) -> [Range; 29] {
     let limits = &profile.limits;
     [
         range("vendor_id", profile.vendor_id.into(), 0, 0xff_ffff),
         range("max_mr_size", profile.max_mr_size, 1, u64::MAX),
         // 4096 bytes are the smallest page of the host.
         range("page_size_cap", profile.page_size_cap, 0x1000, u64::MAX),
+        range("lag_ports", profile.lag_ports.into(), 0, 4),
         range("ack_delay", profile.ack_delay.into(), 0, 31),
         range("port.max_message_bytes", profile.port.max_message_bytes.into(), 1, 1 << 31),
         range("port.first_gid_index", profile.port.first_gid_index.into(), 0, MAX_FIRST_INDEX.into()),

@@ -41,6 +41,8 @@ pub struct Profile {
     pub driver: String,
     /// Whether programs get the vendor's calls.
     pub dv: DirectCalls,
+    /// Ports of a bond that the device looks like; 0: it looks like none.
+    pub lag_ports: u8,
     /// Kinds of queue pairs that programs may make.
     pub queue_pairs: QueuePairKinds,
     /// Calls that are refused with EOPNOTSUPP.
@@ -86,6 +88,7 @@ impl Default for Profile {
             node: NodeType::default(),
             driver: String::new(),
             dv: DirectCalls::default(),
+            lag_ports: 0,
             queue_pairs: QueuePairKinds::default(),
             refuses: Refusals::default(),
             capabilities: Capabilities::default(),

@@ -198,7 +198,7 @@ impl Inbound {
             let key = remote_key(settings, packet, ieth.rkey, host)?;
             //= linux:rxe_resp.c#invalidate_rkey
             //| A SEND with invalidate takes the key away before its completion is made.
-            host.invalidate(key).map_err(Fault::Key)?;
+            host.invalidate_for_peer(key).map_err(Fault::Key)?;
             completion.flags |= WcFlags::WITH_INV;
             completion.invalidated_rkey = ieth.rkey;
         }

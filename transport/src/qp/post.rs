@@ -48,6 +48,12 @@ pub(crate) fn check(
         Operand::FlushRange if request.flush.is_none() => {
             return Err(PostError::Incomplete { missing: "the range of the FLUSH" });
         }
+        Operand::KeyConfiguration if request.key.is_none() => {
+            return Err(PostError::Incomplete { missing: "what to make of the key" });
+        }
+        Operand::CopyTarget if request.copy_to.is_none() => {
+            return Err(PostError::Incomplete { missing: "the target of the copy" });
+        }
         _ => {}
     }
     if settings.qp_type.is_dc_initiator() && request.dc.is_none() {
@@ -101,6 +107,18 @@ fn given_bytes(capacity: &QpCapacity, request: &SendRequest<'_>, info: &WrInfo) 
     Ok(given)
 }
 
+/// Bytes of a request on the wire: fields of signatures come to those of its buffers.
+#[inline]
+fn on_wire<H: Host>(request: &SendRequest<'_>, length_bytes: u32, host: &mut H) -> u32 {
+    let is_data = length_bytes > 0 && !request.flags.contains(SendFlags::INLINE);
+    let bytes = if is_data && request.opcode.info().class != WrClass::Local {
+        host.wire_bytes(request.sges)
+    } else {
+        None
+    };
+    bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(length_bytes)
+}
+
 impl QueuePair {
     /// Whether [`QueuePair::post_send`] would keep a request, had its queue room for it.
     ///
@@ -138,7 +156,7 @@ impl QueuePair {
     pub fn post_send<H: Host>(&mut self, request: &SendRequest<'_>, host: &mut H) -> Result<(), PostError> {
         self.check_state()?;
         let (length_bytes, fault) = match check(&self.settings, &self.capacity, request) {
-            Ok(length_bytes) => (length_bytes, None),
+            Ok(length_bytes) => (on_wire(request, length_bytes, host), None),
             Err(error) if !request.faults_complete => return Err(error),
             Err(error) => (0, Some((error.completion().ok_or(error)?, error))),
         };
@@ -166,6 +184,9 @@ impl QueuePair {
         let first_psn = self.requester.next_psn;
         self.requester.queue.push(request, signaled, length_bytes, first_psn, packet_count);
         self.requester.next_psn = first_psn.plus(packet_count);
+        if let Some(key) = &request.key {
+            host.key_posted(self.settings.context.pd, key);
+        }
         if let Some((status, error)) = fault {
             self.requester.queue.fault_newest(status);
             let cause = Cause::RequestFaulty { wr_id: request.wr_id, status, error };

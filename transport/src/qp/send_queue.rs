@@ -1,11 +1,12 @@
 //! The send queue: a ring of work queue entries, kept from post to completion.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::types::{
-    AtomicOperation, FlushRange, Operand, QpType, RemoteRange, RemoteTarget, SendFlags, SendOpcode,
-    SendRequest, Sge, UdDestination, WcStatus, WindowBind, WrClass, WrInfo,
+    AtomicOperation, FlushRange, KeyConfiguration, Operand, QpType, RemoteRange, RemoteTarget, SendFlags,
+    SendOpcode, SendRequest, Sge, UdDestination, WcOpcode, WcStatus, WindowBind, WrClass, WrInfo,
 };
 use crate::wire::Psn;
 
@@ -19,6 +20,7 @@ pub(crate) struct SendWqe {
     pub(crate) signaled: bool,
     /// A local operation (LOCAL_INV, BIND_MW) was executed.
     pub(crate) executed: bool,
+    completes_as: Option<WcOpcode>,
     /// PSN of its first packet.
     pub(crate) first_psn: Psn,
     /// PSNs it takes; 0 for local operations.
@@ -54,6 +56,8 @@ enum Operands {
     Flush(FlushRange),
     Datagram(UdDestination),
     Bind(Box<WindowBind>),
+    Key(Arc<KeyConfiguration>),
+    CopyTo(Sge),
     /// The request cannot be executed: it ends with this status when its turn comes.
     Fault(WcStatus),
 }
@@ -86,6 +90,8 @@ impl Operands {
             Operand::Atomic => request.atomic.map_or(Operands::None, Operands::Atomic),
             Operand::FlushRange => request.flush.map_or(Operands::None, Operands::Flush),
             Operand::Window => request.bind.map_or(Operands::None, |bind| Operands::Bind(Box::new(bind))),
+            Operand::KeyConfiguration => request.key.clone().map_or(Operands::None, Operands::Key),
+            Operand::CopyTarget => request.copy_to.map_or(Operands::None, Operands::CopyTo),
             Operand::LocalKey => Operands::None,
             Operand::None => match &request.ud {
                 Some(ud) if info.qp_types.contains(QpType::Srd) => Operands::Datagram(ud.clone()),
@@ -103,6 +109,7 @@ impl SendWqe {
             flags: SendFlags::empty(),
             signaled: false,
             executed: false,
+            completes_as: None,
             first_psn: Psn::new(0),
             packet_count: 0,
             length_bytes: 0,
@@ -135,6 +142,7 @@ impl SendWqe {
         self.flags = request.flags;
         self.signaled = signaled;
         self.executed = false;
+        self.completes_as = request.completes_as;
         self.first_psn = first_psn;
         self.packet_count = packet_count;
         self.length_bytes = length_bytes;
@@ -191,6 +199,26 @@ impl SendWqe {
     /// Parameters of BIND_MW.
     pub(crate) fn bind(&self) -> Option<WindowBind> {
         if let Operands::Bind(bind) = &self.operands { Some(**bind) } else { None }
+    }
+
+    /// What CONFIGURE_KEY makes of a key.
+    pub(crate) fn key(&self) -> Option<&KeyConfiguration> {
+        if let Operands::Key(key) = &self.operands { Some(key) } else { None }
+    }
+
+    /// Where COPY_MEMORY copies its buffers, as a buffer of the same length.
+    pub(crate) fn copy_to(&self) -> Option<Sge> {
+        if let Operands::CopyTo(to) = self.operands {
+            Some(Sge { length: self.length_bytes, ..to })
+        } else {
+            None
+        }
+    }
+
+    /// What its completion shows.
+    #[inline]
+    pub(crate) fn completion(&self) -> WcOpcode {
+        self.completes_as.unwrap_or(self.info().completion)
     }
 
     /// How it ends when its turn comes, if it cannot be executed.

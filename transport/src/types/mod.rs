@@ -9,6 +9,7 @@ mod event;
 mod failure;
 mod fate;
 mod memory_error;
+mod memory_key;
 mod mtu;
 mod opcode;
 mod post_error;
@@ -26,6 +27,9 @@ pub use event::AsyncEventType;
 pub use failure::{Answer, Detail, FailedSend, Heard, MemoryFault, Peer, RemoteRange};
 pub use fate::{Fate, Flips};
 pub use memory_error::MemoryError;
+pub use memory_key::{
+    BlockSignature, KeyConfiguration, KeyLayout, KeyPiece, KeySignature, SignatureChange, SignedBlocks,
+};
 pub use mtu::Mtu;
 pub use opcode::{
     AtomicOperation, LocalData, Operand, QpTypes, SendOpcode, WR_OPCODES, WcOpcode, WrClass, WrInfo,

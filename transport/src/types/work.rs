@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use super::{Access, AtomicOperation, SendOpcode};
+use super::{Access, AtomicOperation, KeyConfiguration, SendOpcode, WcOpcode};
 use crate::path::Path;
 use crate::wire::Qpn;
 
@@ -123,6 +123,12 @@ pub struct SendRequest<'a> {
     pub xrc_srqn: u32,
     /// Parameters of BIND_MW.
     pub bind: Option<WindowBind>,
+    /// What CONFIGURE_KEY makes of a key.
+    pub key: Option<Arc<KeyConfiguration>>,
+    /// Where COPY_MEMORY copies its buffers; its length does not count, as theirs does.
+    pub copy_to: Option<Sge>,
+    /// What its completion shows, if that is not what the operation says.
+    pub completes_as: Option<WcOpcode>,
     /// Faults that an adapter finds only when it executes the request end as its completion, as programs that
     /// were written for adapters expect. Otherwise the post is refused, which names the fault at once.
     pub faults_complete: bool,
@@ -146,6 +152,9 @@ impl SendRequest<'_> {
             dc: None,
             xrc_srqn: 0,
             bind: None,
+            key: None,
+            copy_to: None,
+            completes_as: None,
             faults_complete: false,
         }
     }

@@ -120,3 +120,76 @@ fn an_invalidation_that_fails_is_a_memory_management_error() {
     assert_eq!(rung.host.take_sends(), [(3, WcStatus::MwBindErr)]);
     assert_eq!(rung.state(), QpState::Err);
 }
+
+/// A copy of the buffer's first bytes to the target region.
+fn copy(wr_id: u64, sges: &[Sge], lkey: u32) -> SendRequest<'_> {
+    let to = Sge { address: TARGET_BASE + 16, length: 0, lkey };
+    SendRequest { copy_to: Some(to), ..request(wr_id, SendOpcode::CopyMemory, sges) }
+}
+
+#[test]
+fn a_copy_moves_bytes_in_its_turn_and_takes_no_psn() {
+    let mut rung = Rung::rc();
+    let contents: Vec<u8> = (0..9000_u32).map(|at| (at % 251) as u8).collect();
+    rung.buffer()[..9000].copy_from_slice(&contents);
+    let whole = [
+        Sge { address: BUFFER_BASE, length: 4001, lkey: BUFFER },
+        Sge { address: BUFFER_BASE + 4001, length: 4999, lkey: BUFFER },
+    ];
+    rung.post_send(1, 4);
+    rung.post(&copy(2, &whole, TARGET));
+    rung.post_send(3, 4);
+    let sent = rung.requests();
+    assert_eq!(sent.iter().map(|literal| literal.psn).collect::<Vec<_>>(), [SQ_PSN, SQ_PSN + 1]);
+    assert_eq!(rung.target()[16..9016], contents);
+    assert!(rung.target()[..16].iter().chain(&rung.target()[9016..9100]).all(|byte| *byte == 0));
+    rung.target()[16] = 7;
+    assert_eq!(rung.host.take_sends(), [], "completions keep the order");
+    rung.wait_for_deadline();
+    assert_eq!(rung.requests(), sent);
+    assert_eq!(rung.target()[16], 7, "a second pass does not copy again");
+    rung.receive(&ack(SQ_PSN + 1, 2));
+    let done: Vec<_> = rung.host.sends_done.iter().map(|done| done.wc.opcode).collect();
+    assert_eq!(done, [WcOpcode::Send, WcOpcode::CopyMemory, WcOpcode::Send]);
+    assert_eq!(rung.host.take_sends(), successes(&[1, 2, 3]));
+}
+
+#[test]
+fn a_copy_from_or_to_other_memory_is_a_protection_error() {
+    let good = [Sge { address: BUFFER_BASE, length: 64, lkey: BUFFER }];
+    let unknown = [Sge { lkey: 0x77, ..good[0] }];
+    for (sges, lkey) in [(&good, 0x77), (&unknown, TARGET)] {
+        let mut rung = Rung::rc();
+        rung.post(&copy(1, sges, lkey));
+        rung.post_send(2, 4);
+        assert_eq!(rung.requests(), []);
+        assert_eq!(rung.host.take_sends(), [(1, WcStatus::LocProtErr), (2, WcStatus::WrFlushErr)]);
+        assert_eq!(rung.state(), QpState::Err);
+    }
+}
+
+#[test]
+fn what_configures_a_key_needs_a_host_that_has_such_keys() {
+    let mut rung = Rung::rc();
+    let key = KeyConfiguration::new(0x1001);
+    rung.post(&SendRequest { key: Some(key.into()), ..request(1, SendOpcode::ConfigureKey, &[]) });
+    assert_eq!(rung.requests(), []);
+    assert_eq!(rung.host.take_sends(), [(1, WcStatus::MwBindErr)]);
+    let mut rung = Rung::rc();
+    for opcode in [SendOpcode::ConfigureKey, SendOpcode::CopyMemory] {
+        let refused = rung.try_post(&request(2, opcode, &[])).unwrap_err();
+        assert!(matches!(refused, PostError::Incomplete { .. }), "{refused}");
+    }
+}
+
+#[test]
+fn a_request_says_what_its_completion_shows() {
+    let mut rung = Rung::rc();
+    let raw = Some(WcOpcode::RawRequest);
+    rung.post(&SendRequest { completes_as: raw, ..request(1, SendOpcode::Send, &[]) });
+    rung.post_send(2, 4);
+    assert_eq!(rung.requests().len(), 2);
+    rung.receive(&ack(SQ_PSN + 1, 2));
+    let done: Vec<_> = rung.host.sends_done.iter().map(|done| done.wc.opcode).collect();
+    assert_eq!(done, [WcOpcode::RawRequest, WcOpcode::Send]);
+}

@@ -40,7 +40,8 @@ mod prelude {
         AttributeMask, Congestion, DcqcnParameters, NotificationParameters, PostError, QpAttributes, Urgency,
     };
     pub(crate) use pumice_transport::types::{
-        Access, AsyncEventType, AtomicOperation, Cause, FlushRange, Mtu, QpState, QpType, RemoteTarget,
-        SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcFlags, WcOpcode, WcStatus, WindowBind,
+        Access, AsyncEventType, AtomicOperation, Cause, FlushRange, KeyConfiguration, Mtu, QpState, QpType,
+        RemoteTarget, SendFlags, SendOpcode, SendRequest, Sge, UdDestination, WcFlags, WcOpcode, WcStatus,
+        WindowBind,
     };
 }

@@ -23,18 +23,23 @@ const NEWER: [&str; 8] = [
     "active_speed_ex",
 ];
 /// Fields of structures of vendors that those headers may lack.
-const NEWER_OF_VENDORS: [(&str, &str); 8] = [
+const NEWER_OF_VENDORS: [(&str, &str); 13] = [
     ("efadv_qp_init_attr", "flags"),
     ("efadv_qp_init_attr", "wr_flags"),
     ("efadv_device_attr", "inline_buf_size_ex"),
     ("efadv_cq", "wc_is_unsolicited"),
+    ("mlx5dv_context", "num_lag_ports"),
+    ("mlx5dv_context", "sig_caps"),
     ("mlx5dv_context", "dci_streams_caps"),
+    ("mlx5dv_context", "max_wr_memcpy_length"),
+    ("mlx5dv_qp_ex", "wr_raw_wqe"),
+    ("mlx5dv_qp_ex", "wr_memcpy"),
     ("mlx5dv_context", "max_dc_rd_atom"),
     ("mlx5dv_context", "max_dc_init_rd_atom"),
     ("mlx5dv_context", "ooo_recv_wrs_caps"),
 ];
 /// Structures that headers before rdma-core 65 may lack.
-const NEW: [&str; 7] = [
+const NEW: [&str; 13] = [
     "ibv_mr_init_attr",
     "ibv_dmah",
     "ibv_dmah_init_attr",
@@ -42,6 +47,12 @@ const NEW: [&str; 7] = [
     "efadv_sq_depth_attr",
     "efadv_rq_depth_attr",
     "efadv_qp",
+    "mlx5dv_sig_block_domain",
+    "mlx5dv_sig_t10dif",
+    "mlx5dv_sig_crc",
+    "mlx5dv_sig_block_attr",
+    "mlx5dv_mkey_err",
+    "mlx5dv_sig_caps",
 ];
 /// Structures that those fields make longer, or of which the library has the beginning alone.
 const GROWN: [&str; 8] = [

@@ -151,6 +151,31 @@ fn a_device_that_looks_like_a_connectx_has_initiators_and_targets_of_dc() {
     }
 }
 
+/// Layouts, copies and raw requests.
+#[test]
+fn a_device_that_looks_like_a_connectx_has_indirect_keys_copies_and_raw_requests() {
+    let Some(program) = kit::compile("mkeys") else { return };
+    for loss in ["0", "5%"] {
+        let mut command = kit::on(kit::address(), &program);
+        let output = command.env("PUMICE_DEVICE", "connectx-7").env("PUMICE_LOSS", loss).output();
+        kit::succeeded(&format!("mkeys, loss {loss}"), &output.expect("timeout(1) runs"));
+    }
+}
+
+/// What a bond says of its ports, and that other devices have none.
+#[test]
+fn a_profile_of_a_bond_has_ports_for_queue_pairs() {
+    let Some(program) = kit::compile("lag") else { return };
+    let profile = kit::scratch("lag-profile").join("bond.toml");
+    let face = "vendor_id = 0x02c9\npart_id = 4129\ndv = \"calls\"\n";
+    for (lag_ports, words) in [(2, &[][..]), (0, &["none"])] {
+        let text = format!("{face}lag_ports = {lag_ports}\n");
+        std::fs::write(&profile, text).expect("the target folder is writable");
+        let output = kit::on(kit::address(), &program).args(words).env("PUMICE_PROFILE", &profile).output();
+        kit::succeeded(&format!("lag, {lag_ports} ports"), &output.expect("timeout(1) runs"));
+    }
+}
+
 #[test]
 fn a_device_that_looks_like_a_connectx_takes_what_mlx5_lets_programs_say() {
     let Some(program) = kit::compile("mlx5") else { return };

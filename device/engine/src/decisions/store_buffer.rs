@@ -67,8 +67,10 @@ impl Target<'_> {
         let length = length as u64;
         match self {
             Target::Remote { key, address } => {
-                let start = memory.locate_remote(*key, *address, length, Access::REMOTE_WRITE)?;
-                Ok(vec![Range { start, length }])
+                let mut ranges = Vec::new();
+                let visit = |start, length| ranges.push(Range { start, length });
+                memory.for_each_remote_range(*key, (*address, length), Access::REMOTE_WRITE, visit)?;
+                Ok(ranges)
             }
             Target::Local { pd, sges, offset } => local_ranges(memory, *pd, sges, *offset, length, true),
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use pumice_ground::table::Handle;
 use pumice_objects::memory::{
-    Advice, DeviceMemory, FileMapping, RegionChange, RegionInfo, RegionKeys, WindowKeys, WindowType,
+    Advice, DeviceMemory, FileMapping, IndirectKeyInit, RegionChange, RegionInfo, RegionKeys,
+    SignatureError, WindowKeys, WindowType,
 };
 use pumice_transport::types::{Access, Sge};
 
@@ -95,6 +96,30 @@ impl Hca {
     /// A stale handle.
     pub fn dealloc_mw(&self, window: Handle) -> Result<(), HcaError> {
         Ok(self.core.lock_own()?.resources.dealloc_window(window)?)
+    }
+
+    /// Makes an indirect key: a work request says to which pieces of regions it leads.
+    ///
+    /// # Errors
+    /// The table is full, the PD is stale.
+    pub fn make_indirect_key(&self, pd: Handle, init: IndirectKeyInit) -> Result<RegionKeys, HcaError> {
+        let made = self.core.lock().resources.make_indirect_key(pd, init);
+        Ok(self.noted(made)?)
+    }
+
+    /// The first error in the data of an indirect key since this was asked; the outer none: there is no such
+    /// key.
+    pub fn take_signature_error(&self, key: u32) -> Option<Option<SignatureError>> {
+        self.core.lock().resources.take_signature_error(key)
+    }
+
+    /// Ends an indirect key, configured or not.
+    ///
+    /// # Errors
+    /// A stale handle.
+    pub fn end_indirect_key(&self, key: Handle) -> Result<(), HcaError> {
+        let ended = self.core.lock_own()?.resources.end_indirect_key(key);
+        Ok(self.noted(ended)?)
     }
 
     /// Allocates device memory.

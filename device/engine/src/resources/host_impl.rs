@@ -14,8 +14,8 @@ use pumice_transport::host::{
     Counter, Ended, FrameData, FrameError, Host, MemoryError, NoRecv, QpContext, RecvWqe, RemoteKey,
 };
 use pumice_transport::types::{
-    Access, AsyncEventType, AtomicOperation, Cause, Fate, MemoryFault, Sge, WcOpcode, WcStatus, WindowBind,
-    WorkCompletion,
+    Access, AsyncEventType, AtomicOperation, Cause, Fate, KeyConfiguration, MemoryFault, Sge, WcOpcode,
+    WcStatus, WindowBind, WorkCompletion,
 };
 use pumice_transport::wire::Packet;
 
@@ -63,7 +63,7 @@ impl Host for DeviceHost<'_> {
 
     #[inline]
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.is_shuffled() {
+        if self.shuffles_stores() {
             let (target, check) = (Target::Local { pd, sges: Cow::Borrowed(sges), offset }, self.check);
             return self.store_buffered(&target, data, check);
         }
@@ -83,12 +83,12 @@ impl Host for DeviceHost<'_> {
         length_bytes: u64,
         access: Access,
     ) -> Result<(), MemoryError> {
-        self.memory.locate_remote(key, address, length_bytes, access).map(|_| ())
+        self.memory.check_remote(key, address, length_bytes, access)
     }
 
     #[inline]
     fn remote_write(&mut self, key: RemoteKey, address: u64, data: &[u8]) -> Result<(), MemoryError> {
-        if self.is_shuffled() {
+        if self.shuffles_stores() {
             let check = self.check;
             return self.store_buffered(&Target::Remote { key, address }, data, check);
         }
@@ -123,7 +123,29 @@ impl Host for DeviceHost<'_> {
 
     fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
         self.drain_stores();
-        self.memory.invalidate(key)
+        self.memory.invalidate(key, false)
+    }
+
+    fn invalidate_for_peer(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
+        self.drain_stores();
+        self.memory.invalidate(key, true)
+    }
+
+    #[cold]
+    fn configure_key(&mut self, qp: &QpContext, to: &KeyConfiguration) -> Result<(), MemoryError> {
+        self.drain_stores();
+        self.memory.configure_key(qp.pd, to)
+    }
+
+    #[cold]
+    fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
+        self.memory.key_posted(pd, to);
+    }
+
+    #[inline]
+    fn wire_bytes(&mut self, sges: &[Sge]) -> Option<u64> {
+        let memory = &self.memory;
+        memory.has_signatures().then(|| sges.iter().map(|sge| memory.wire_bytes_of(sge, true)).sum())
     }
 
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
@@ -166,6 +188,10 @@ impl Host for DeviceHost<'_> {
                 taken
             }
         };
+        let memory = &self.memory;
+        if memory.has_signatures() {
+            into.length_bytes = into.sges.iter().map(|sge| memory.wire_bytes_of(sge, false)).sum();
+        }
         if taken == Taken::Empty { Err(NoRecv::Empty) } else { Ok(()) }
     }
 
@@ -246,6 +272,19 @@ impl Host for DeviceHost<'_> {
 }
 
 impl Resources {
+    /// Whether stores may wait. With signatures they do not: fields are calculated from what is stored.
+    #[inline]
+    fn shuffles_stores(&mut self) -> bool {
+        if !self.is_shuffled() {
+            return false;
+        }
+        if self.memory.has_signatures() {
+            self.drain_stores();
+            return false;
+        }
+        true
+    }
+
     /// Whether anything subscribes to events of this topic.
     #[inline]
     pub(crate) fn listens(&self, topic: Topic) -> bool {

@@ -6,8 +6,8 @@ use pumice_events::{Event, Topics};
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_objects::memory::{
-    Advice, DeviceMemory, FileMapping, PageRange, RegionChange, RegionInfo, RegionKeys, WindowKeys,
-    WindowType,
+    Advice, DeviceMemory, FileMapping, IndirectKeyInit, PageRange, RegionChange, RegionInfo, RegionKeys,
+    SignatureError, WindowKeys, WindowType,
 };
 use pumice_transport::types::{Access, Sge};
 
@@ -122,6 +122,38 @@ impl Resources {
     pub fn dealloc_window(&mut self, window: Handle) -> Result<(), ResourceError> {
         self.drain_stores();
         let pd = self.memory.dealloc_window(window)?;
+        self.release_pd(pd);
+        Ok(())
+    }
+
+    /// Makes an indirect key; see
+    /// [`make_indirect_key`](pumice_objects::memory::RegionTable::make_indirect_key).
+    ///
+    /// # Errors
+    /// As there; a stale PD.
+    pub fn make_indirect_key(
+        &mut self,
+        pd: Handle,
+        init: IndirectKeyInit,
+    ) -> Result<RegionKeys, ResourceError> {
+        self.pds.require(pd)?;
+        let keys = self.memory.make_indirect_key(pd.index, init)?;
+        self.use_pd(pd);
+        Ok(keys)
+    }
+
+    /// The first error in the data of an indirect key that was not asked for yet; the outer none: no key.
+    pub fn take_signature_error(&mut self, key: u32) -> Option<Option<SignatureError>> {
+        self.memory.take_signature_error(key)
+    }
+
+    /// Ends an indirect key.
+    ///
+    /// # Errors
+    /// `Invalid`: a stale handle.
+    pub fn end_indirect_key(&mut self, key: Handle) -> Result<(), ResourceError> {
+        self.drain_stores();
+        let pd = self.memory.end_indirect_key(key)?;
         self.release_pd(pd);
         Ok(())
     }

@@ -36,6 +36,12 @@ named! {
         Bind = "bind",
         /// A key was invalidated.
         Invalidate = "invalidate",
+        /// An indirect memory key was configured.
+        Configure = "configure",
+        /// Memory of the device was copied.
+        Copy = "copy",
+        /// A request that the program wrote as adapters read it was carried out.
+        Raw = "raw",
         /// A SEND was received.
         Recv = "recv",
         /// An RDMA WRITE with immediate data was received.
@@ -54,6 +60,9 @@ impl CompletionClass {
             WcOpcode::Flush => CompletionClass::Flush,
             WcOpcode::BindWindow => CompletionClass::Bind,
             WcOpcode::LocalInvalidate => CompletionClass::Invalidate,
+            WcOpcode::ConfigureKey => CompletionClass::Configure,
+            WcOpcode::CopyMemory => CompletionClass::Copy,
+            WcOpcode::RawRequest => CompletionClass::Raw,
             WcOpcode::Recv => CompletionClass::Recv,
             WcOpcode::RecvRdmaWithImm => CompletionClass::RecvWrite,
         }

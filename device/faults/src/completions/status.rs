@@ -81,7 +81,13 @@ pub(super) const fn can_end(status: WcStatus, class: CompletionClass, qp_type: Q
             | S::RemAbortErr
             | S::RespTimeoutErr
     );
-    let is_local = matches!(class, CompletionClass::Bind | CompletionClass::Invalidate);
+    let is_local = matches!(
+        class,
+        CompletionClass::Bind
+            | CompletionClass::Invalidate
+            | CompletionClass::Configure
+            | CompletionClass::Copy
+    );
     let is_receive = matches!(class.side(), WorkSide::Receive);
     let of_service = !tells_of_peer || (!is_local && (qp_type.is_reliable() || is_receive));
     let of_class = match status {

@@ -26,6 +26,9 @@ impl RegionTable {
         out: &mut [u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
+        if self.has_signatures() {
+            return self.gather_for_wire(pd, sges, offset, out, check);
+        }
         if let [sge] = sges {
             return self.gather_one(pd, sge, offset, out, check);
         }
@@ -51,6 +54,9 @@ impl RegionTable {
         data: &[u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
+        if self.has_signatures() {
+            return self.scatter_from_wire(pd, sges, offset, data, check);
+        }
         if let [sge] = sges {
             return self.scatter_one(pd, sge, offset, data, check);
         }
@@ -76,9 +82,60 @@ impl RegionTable {
     ) -> Result<(), MemoryError> {
         walk(sges, bytes.start, bytes.end.saturating_sub(bytes.start), |sge, start, length| {
             let address = inside(sge, start, length)?;
-            visit(self.locate_local(pd, sge.lkey, address, length, write)?, length);
-            Ok(())
+            match self.locate_local(pd, sge.lkey, address, length, write) {
+                Err(_) if self.is_indirect(sge.lkey) => {
+                    let key = RegionTable::locally(sge.lkey, write);
+                    self.indirect_ranges(pd, key, (address, length), &mut visit)
+                }
+                located => {
+                    visit(located?, length);
+                    Ok(())
+                }
+            }
         })
+    }
+
+    /// Calls `visit(process address, length in bytes)` for each range that these remote bytes are.
+    ///
+    /// # Errors
+    /// As [`RegionTable::locate_remote`].
+    pub fn for_each_remote_range(
+        &self,
+        key: RemoteKey,
+        (address, length): (u64, u64),
+        access: Access,
+        mut visit: impl FnMut(u64, u64),
+    ) -> Result<(), MemoryError> {
+        match self.locate_remote(key, address, length, access) {
+            Err(_) if self.is_indirect(key.rkey) => {
+                self.indirect_ranges(key.pd, (key.rkey, access), (address, length), &mut visit)
+            }
+            located => {
+                visit(located?, length);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a remote range can be used, which may be one of an indirect key.
+    ///
+    /// # Errors
+    /// The key, its domain, a right in `access` or the range is wrong.
+    #[inline]
+    pub fn check_remote(
+        &self,
+        key: RemoteKey,
+        address: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<(), MemoryError> {
+        match self.locate_remote(key, address, length, access) {
+            Ok(_) => Ok(()),
+            Err(_) if self.is_indirect(key.rkey) => {
+                self.check_indirect(key.pd, (key.rkey, access), (address, length))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Stores `data` at a remote address. The last aligned word lands last and in one piece, so an
@@ -94,7 +151,13 @@ impl RegionTable {
         data: &[u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_WRITE)?.write(&self.guard, address, data, check)
+        match self.remote_grant(key, Access::REMOTE_WRITE) {
+            Ok(grant) => grant.write(&self.guard, address, data, check),
+            Err(_) if self.is_indirect(key.rkey) => {
+                self.write_indirect(key.pd, (key.rkey, Access::REMOTE_WRITE), address, data, check)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Loads `out.len()` bytes from a remote address.
@@ -109,7 +172,13 @@ impl RegionTable {
         out: &mut [u8],
         check: MappingCheck,
     ) -> Result<(), MemoryError> {
-        self.remote_grant(key, Access::REMOTE_READ)?.read(&self.guard, address, out, check)
+        match self.remote_grant(key, Access::REMOTE_READ) {
+            Ok(grant) => grant.read(&self.guard, address, out, check),
+            Err(_) if self.is_indirect(key.rkey) => {
+                self.read_indirect(key.pd, (key.rkey, Access::REMOTE_READ), address, out, check)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Executes an operation on 8 bytes in one piece and returns the original value, in host order. It is
@@ -125,18 +194,10 @@ impl RegionTable {
         address: u64,
         operation: AtomicOperation,
     ) -> Result<u64, MemoryError> {
-        let grant = self.remote_grant(key, operation.access())?;
-        let located = grant.locate(address, 8)?;
-        //= linux:rxe_mr.c#rxe_mr_do_atomic_op
-        //| An atomic operation needs an address that is a multiple of eight.
-        if !address.is_multiple_of(8) || !located.is_multiple_of(8) {
-            return Err(MemoryError::Misaligned);
-        }
-        match grant.backing {
-            Backing::Mapped | Backing::File => copy::operate(grant.memory(&self.guard, located), operation),
-            Backing::OnDemand => on_demand::operate(located, operation),
-            // Reads as zeros.
-            Backing::Nothing => Ok(0),
+        match self.remote_grant(key, operation.access()) {
+            Ok(grant) => grant.operate(&self.guard, (address, address), operation),
+            Err(_) if self.is_indirect(key.rkey) => self.operate_indirect(key, address, operation),
+            Err(error) => Err(error),
         }
     }
 
@@ -165,7 +226,7 @@ impl RegionTable {
     }
 
     #[inline]
-    fn gather_one(
+    pub(super) fn gather_one(
         &self,
         pd: u32,
         sge: &Sge,
@@ -177,11 +238,17 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, out.len() as u64)?;
-        self.local_grant(pd, sge.lkey, false)?.read(&self.guard, address, out, check)
+        match self.local_grant(pd, sge.lkey, false) {
+            Ok(grant) => grant.read(&self.guard, address, out, check),
+            Err(_) if self.is_indirect(sge.lkey) => {
+                self.read_indirect(pd, RegionTable::locally(sge.lkey, false), address, out, check)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     #[inline]
-    fn scatter_one(
+    pub(super) fn scatter_one(
         &self,
         pd: u32,
         sge: &Sge,
@@ -195,13 +262,43 @@ impl RegionTable {
             return Ok(());
         }
         let address = inside(sge, offset, data.len() as u64)?;
-        self.local_grant(pd, sge.lkey, true)?.write(&self.guard, address, data, check)
+        match self.local_grant(pd, sge.lkey, true) {
+            Ok(grant) => grant.write(&self.guard, address, data, check),
+            Err(_) if self.is_indirect(sge.lkey) => {
+                self.write_indirect(pd, RegionTable::locally(sge.lkey, true), address, data, check)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl Grant {
+    /// Executes an operation on the word at an address, which a user of another key calls `named`.
+    ///
+    /// # Errors
+    /// The range is wrong, or the address (here or as named) is not a multiple of 8.
+    pub(super) fn operate(
+        &self,
+        guard: &FaultGuard,
+        (named, address): (u64, u64),
+        operation: AtomicOperation,
+    ) -> Result<u64, MemoryError> {
+        let located = self.locate(address, 8)?;
+        //= linux:rxe_mr.c#rxe_mr_do_atomic_op
+        //| An atomic operation needs an address that is a multiple of eight.
+        if !named.is_multiple_of(8) || !located.is_multiple_of(8) {
+            return Err(MemoryError::Misaligned);
+        }
+        match self.backing {
+            Backing::Mapped | Backing::File => copy::operate(self.memory(guard, located), operation),
+            Backing::OnDemand => on_demand::operate(located, operation),
+            // Reads as zeros.
+            Backing::Nothing => Ok(0),
+        }
+    }
+
     #[inline(always)]
-    fn read(
+    pub(super) fn read(
         &self,
         guard: &FaultGuard,
         address: u64,
@@ -216,7 +313,7 @@ impl Grant {
     }
 
     #[inline(always)]
-    fn write(
+    pub(super) fn write(
         &self,
         guard: &FaultGuard,
         address: u64,

@@ -6,6 +6,7 @@ use pumice_transport::wire::Qpn;
 
 use super::device_memory::Registration;
 use super::file_mapping::FileMapping;
+use super::indirect_key::IndirectKey;
 use super::watch::{Watch, Watched};
 use super::window_type::WindowType;
 
@@ -87,6 +88,7 @@ pub(super) enum EntryKind {
         window: WindowType,
         region: Option<u32>,
     },
+    Indirect(Box<IndirectKey>),
 }
 
 impl Entry {

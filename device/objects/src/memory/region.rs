@@ -300,7 +300,7 @@ impl RegionTable {
     pub fn region(&self, handle: Handle) -> Result<RegionInfo, ResourceError> {
         let entry = self.entries.require(handle)?;
         let EntryKind::Region { bound_windows, .. } = entry.kind else {
-            return Err(ResourceError::invalid("a memory window was given where a memory region belongs"));
+            return Err(ResourceError::invalid("another key was given where a memory region belongs"));
         };
         let Grant { pd, address, length, iova, access, backing, .. } = entry.grant;
         let stays_mapped = backing.stays_mapped();
@@ -380,7 +380,7 @@ impl RegionTable {
     fn busy_with_windows(&self, handle: Handle, count: u32) -> ResourceError {
         let windows = self.entries.iter().filter(|(_, entry)| match entry.kind {
             EntryKind::Window { region, .. } => region == Some(handle.index),
-            EntryKind::Region { .. } => false,
+            EntryKind::Region { .. } | EntryKind::Indirect(_) => false,
         });
         let rkeys: Vec<String> =
             windows.take(6).map(|(_, entry)| format!("{:#010x}", entry.grant.key)).collect();

@@ -27,6 +27,8 @@ pub struct RegionTable {
     windows: u32,
     /// Windows bound to a queue pair: if 0, destroying a queue pair need not search.
     pub(super) qp_bound_windows: u32,
+    /// Indirect keys that were made for signatures: if 0, lengths are those of buffers.
+    pub(super) signature_keys: u32,
     /// Of the copies, which are made under the engine's lock.
     pub(super) guard: FaultGuard,
 }
@@ -46,6 +48,7 @@ impl RegionTable {
             most,
             windows: 0,
             qp_bound_windows: 0,
+            signature_keys: 0,
             guard: FaultGuard::new(),
         }
     }
@@ -120,8 +123,12 @@ impl RegionTable {
     /// Which of the buffers cannot be used locally, and why; none, if all can.
     pub fn find_fault(&self, pd: u32, sges: &[Sge], stores: bool) -> Option<MemoryFault> {
         for sge in sges.iter().filter(|sge| sge.length > 0) {
-            let located = self.locate_local(pd, sge.lkey, sge.address, sge.length.into(), stores);
-            let Some(error) = located.err().or_else(|| self.lost_by(sge)) else { continue };
+            let (key, range) = (sge.lkey, (sge.address, u64::from(sge.length)));
+            let error = match self.is_indirect(key) {
+                true => self.fault_of_indirect(pd, key, range, stores),
+                false => self.locate_local(pd, key, range.0, range.1, stores).err(),
+            };
+            let Some(error) = error.or_else(|| self.lost_by(sge)) else { continue };
             let entry = self.by_key(sge.lkey).filter(|entry| matches!(entry.kind, EntryKind::Region { .. }));
             let region = entry.map(|entry| (entry.grant.iova, entry.grant.length));
             return Some(MemoryFault { error, element: Some(*sge), region, stores });
@@ -143,6 +150,7 @@ impl RegionTable {
         let name = |entry: &Entry| match entry.kind {
             EntryKind::Region { .. } => format!("memory region of lkey {:#010x}", entry.grant.key),
             EntryKind::Window { .. } => format!("memory window of rkey {:#010x}", entry.grant.key),
+            EntryKind::Indirect(_) => format!("indirect memory key {:#010x}", entry.grant.key),
         };
         of_domain.map(|(_, entry)| name(entry)).collect()
     }

@@ -111,12 +111,16 @@ impl RegionTable {
         matches!(entry.kind, EntryKind::Window { .. }).then_some(entry.grant.key)
     }
 
-    /// Kills a key: LOCAL_INV here, or SEND with invalidate from the peer. Only bound type-2 windows
-    /// of the queue pair can be invalidated; the window is unbound afterwards.
+    /// Kills a key: LOCAL_INV here, or with `for_peer` a SEND with invalidate. Bound type-2 windows of the
+    /// queue pair can be invalidated, and are unbound afterwards; and indirect keys that are configured, by
+    /// peers if they were made for that.
     ///
     /// # Errors
     /// The key is unknown, of another domain or queue pair, or names a region or a type-1 window.
-    pub fn invalidate(&mut self, key: RemoteKey) -> Result<(), MemoryError> {
+    pub fn invalidate(&mut self, key: RemoteKey, for_peer: bool) -> Result<(), MemoryError> {
+        if let Some(outcome) = self.invalidate_indirect(key, for_peer) {
+            return outcome;
+        }
         let index = self.index_of(key.rkey);
         let entry = self.entries.at(index).ok_or(MemoryError::UnknownKey)?;
         if entry.grant.key != key.rkey || !entry.grant.live {
@@ -307,15 +311,15 @@ mod tests {
         );
 
         let key = |qpn| RemoteKey { rkey: first.new_rkey, pd: PD, qpn };
-        assert_eq!(table.invalidate(key(OTHER_QPN)), Err(MemoryError::WrongDomain));
-        table.invalidate(key(QPN)).unwrap();
+        assert_eq!(table.invalidate(key(OTHER_QPN), false), Err(MemoryError::WrongDomain));
+        table.invalidate(key(QPN), false).unwrap();
         assert_eq!(read(&table, first.new_rkey, QPN, 0x7010), Err(MemoryError::UnknownKey));
-        assert_eq!(table.invalidate(key(QPN)), Err(MemoryError::UnknownKey));
+        assert_eq!(table.invalidate(key(QPN), false), Err(MemoryError::UnknownKey));
 
         assert_eq!(table.window_key(window.handle), Some(first.new_rkey), "its name until the next bind");
         let same = WindowBind { new_rkey: first.new_rkey, ..bind(first.new_rkey, region) };
         table.bind_window(PD, QPN, &same).unwrap();
-        table.invalidate(key(QPN)).unwrap();
+        table.invalidate(key(QPN), false).unwrap();
         let second = bind(first.new_rkey, region);
         table.bind_window(PD, QPN, &second).unwrap();
         table.unbind_windows_of(OTHER_QPN);
@@ -384,9 +388,9 @@ mod tests {
         );
         table.bind_window(PD, QPN, &request).unwrap();
         let key = |rkey| RemoteKey { rkey, pd: PD, qpn: QPN };
-        assert_eq!(table.invalidate(key(request.new_rkey)), Err(MemoryError::AccessDenied));
-        assert_eq!(table.invalidate(key(region.rkey)), Err(MemoryError::AccessDenied));
-        assert_eq!(table.invalidate(key(0)), Err(MemoryError::UnknownKey));
+        assert_eq!(table.invalidate(key(request.new_rkey), false), Err(MemoryError::AccessDenied));
+        assert_eq!(table.invalidate(key(region.rkey), false), Err(MemoryError::AccessDenied));
+        assert_eq!(table.invalidate(key(0), false), Err(MemoryError::UnknownKey));
         assert_eq!(table.dealloc_window(region.handle).unwrap_err().errno(), libc::EINVAL);
         assert_eq!(table.deregister(window.handle).unwrap_err().errno(), libc::EINVAL);
     }

@@ -48,7 +48,7 @@ impl Requester {
         let ended = Ended {
             connection: settings.connection,
             qp_type: settings.qp_type,
-            opcode: wqe.info().completion,
+            opcode: wqe.completion(),
             length_bytes: wqe.length_bytes,
             reports: wqe.signaled,
             before: self.queue.head(),
@@ -65,7 +65,7 @@ impl Requester {
             let completion = WorkCompletion {
                 wr_id: wqe.wr_id,
                 status,
-                opcode: wqe.info().completion,
+                opcode: wqe.completion(),
                 byte_len: wqe.length_bytes,
                 qp_num: settings.context.qpn.value(),
                 src_qp: settings.destination.value(),

@@ -26,7 +26,7 @@ enum Executed {
     Done,
     /// It waits for the requests before it.
     Waits,
-    Failed(WcStatus, Option<MemoryError>),
+    Failed(WcStatus, Option<MemoryFault>),
 }
 
 /// Why the payload of a packet cannot be had.
@@ -128,7 +128,7 @@ impl Requester {
         self.pacer.as_mut().is_none_or(|pacer| pacer.admits(Paced::Requests, now_ns))
     }
 
-    /// LOCAL_INV and BIND_MW at the cursor. False: it has to wait.
+    /// LOCAL_INV, BIND_MW and what else is done here at the cursor. False: it has to wait.
     fn execute_local<H: Host>(&mut self, settings: &Settings, host: &mut H) -> bool {
         let is_first = self.cursor == self.queue.head();
         let cursor = self.cursor;
@@ -137,8 +137,8 @@ impl Requester {
             match execute(settings, wqe, is_first, host) {
                 Executed::Done => wqe.executed = true,
                 Executed::Waits => return false,
-                Executed::Failed(status, error) => {
-                    self.fault = error.map(|error| MemoryFault::of_error(error, false));
+                Executed::Failed(status, fault) => {
+                    self.fault = fault;
                     self.local_failure = Some((cursor, status));
                     return true;
                 }
@@ -281,11 +281,18 @@ impl Requester {
     }
 }
 
-/// Executes LOCAL_INV, which waits for everything before it, or BIND_MW, which only takes its turn.
+/// Executes LOCAL_INV, which waits for everything before it, or what only takes its turn.
 fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &mut H) -> Executed {
-    let outcome = match (wqe.info().operand, wqe.bind()) {
-        (Operand::Window, Some(bind)) => host.bind_window(&settings.context, &bind),
-        (Operand::Window, None) => return Executed::Failed(WcStatus::MwBindErr, None),
+    let outcome = match wqe.info().operand {
+        Operand::Window => match wqe.bind() {
+            Some(bind) => host.bind_window(&settings.context, &bind),
+            None => return Executed::Failed(WcStatus::MwBindErr, None),
+        },
+        Operand::KeyConfiguration => match wqe.key() {
+            Some(key) => host.configure_key(&settings.context, key),
+            None => return Executed::Failed(WcStatus::MwBindErr, None),
+        },
+        Operand::CopyTarget => return copy_memory(settings.context.pd, wqe, host),
         //= linux:rxe_req.c#rxe_wqe_is_fenced
         //| LOCAL_INV waits until all requests before it have completed.
         _ if !is_first => return Executed::Waits,
@@ -298,8 +305,36 @@ fn execute<H: Host>(settings: &Settings, wqe: &SendWqe, is_first: bool, host: &m
         Ok(()) => Executed::Done,
         //= ibta-1.5#11.6.2
         //| A failed operation on a window ends with the status of a memory management operation error.
-        Err(error) => Executed::Failed(WcStatus::MwBindErr, Some(error)),
+        Err(error) => {
+            let fault = MemoryFault::of_error(error, false);
+            Executed::Failed(WcStatus::MwBindErr, Some(fault))
+        }
     }
+}
+
+/// Bytes that COPY_MEMORY copies at a time.
+const COPIED_AT_ONCE: usize = 4096;
+
+/// Copies the buffers of a request to its target.
+#[cold]
+fn copy_memory<H: Host>(pd: u32, wqe: &SendWqe, host: &mut H) -> Executed {
+    let Some(target) = wqe.copy_to() else { return Executed::Failed(WcStatus::LocQpOpErr, None) };
+    let (length, target) = (u64::from(wqe.length_bytes), [target]);
+    let mut room = [0; COPIED_AT_ONCE];
+    let mut done = 0;
+    while done < length {
+        let now = (length - done).min(COPIED_AT_ONCE as u64);
+        let Some(bytes) = room.get_mut(..now as usize) else { break };
+        let copied = host.gather(pd, wqe.sges(), done, bytes).map_err(|error| (wqe.sges(), error, false));
+        let copied = copied
+            .and_then(|()| host.scatter(pd, &target, done, bytes).map_err(|error| (&target[..], error, true)));
+        if let Err((buffers, error, stores)) = copied {
+            let fault = fault_of(pd, buffers, error, stores, host);
+            return Executed::Failed(WcStatus::LocProtErr, Some(fault));
+        }
+        done += now;
+    }
+    Executed::Done
 }
 
 /// Where a request goes: to the connected peer, or where the datagram is to go.

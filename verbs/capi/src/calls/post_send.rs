@@ -28,9 +28,10 @@ pub(crate) const BATCH: usize = 8;
 const GATHERED_BYTES: usize = 1024;
 
 fn opcode(number: u32) -> Result<SendOpcode, Errno> {
-    // TSO and DRIVER1 are hardware's; FLUSH has no fields here: ibv_wr_flush has.
+    // TSO is hardware's. FLUSH and what vendors have (DRIVER1) have no fields here: calls of `ibv_qp_ex` do.
+    let elsewhere = [Operand::FlushRange, Operand::KeyConfiguration, Operand::CopyTarget];
     SendOpcode::from_number(number)
-        .filter(|opcode| opcode.info().operand != Operand::FlushRange)
+        .filter(|opcode| !elsewhere.contains(&opcode.info().operand))
         .ok_or_else(|| INVALID.because(|| format!("send requests have no opcode {number}")))
 }
 

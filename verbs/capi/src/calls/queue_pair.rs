@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, OnceLock};
 
 use pumice_calls::Call;
@@ -132,6 +133,8 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
             signals_all: attributes.sq_sig_all != 0,
             events,
             vendor: OnceLock::new(),
+            lag_port: AtomicU8::new(0),
+            lag_port: AtomicU8::new(0),
             own: wanted.own,
             registration: None,
             series,
@@ -317,6 +320,8 @@ pub(crate) fn open_target(
             events,
             domain: None,
             vendor: OnceLock::new(),
+            lag_port: AtomicU8::new(0),
+            lag_port: AtomicU8::new(0),
             own: None,
             registration: Some(registration),
             series: None,

@@ -35,11 +35,26 @@ fn put_together<'a>(series: &'a Series, parts: &[Part], requests: &mut [SendRequ
     }
 }
 
+/// Whether nothing is left to be said of the last request.
+///
+/// # Errors
+/// EINVAL: setters of a memory key are missing.
+#[inline]
+fn check_whole(series: &Series) -> Result<(), Errno> {
+    match series.setters_left {
+        0 => Ok(()),
+        left => Err(INVALID.because(|| {
+            format!("a request to configure a memory key lacks {left} of the setters that were announced")
+        })),
+    }
+}
+
 /// Posts the requests of a series, all or none.
 fn post(series: &Series, qp: &Qp) -> Result<(), Errno> {
     if let Some(errno) = series.refused {
         return Err(errno);
     }
+    check_whole(series)?;
     let parts = series.requests.as_slice();
     if parts.len() > BATCH {
         let mut requests = vec![const { SendRequest::new(0, SendOpcode::Send) }; parts.len()];
@@ -83,8 +98,9 @@ pub(super) fn set(qp: Pointer<'_>, change: impl FnOnce(&Qp, &mut Series) -> Resu
 
 /// Adds a request and fills it in.
 #[inline]
-fn add(qp: Pointer<'_>, opcode: SendOpcode, fill: impl FnOnce(&mut Part) -> Result<(), Errno>) {
+pub(super) fn add(qp: Pointer<'_>, opcode: SendOpcode, fill: impl FnOnce(&mut Part) -> Result<(), Errno>) {
     set(qp, |qp, series| {
+        check_whole(series)?;
         let (wr_id, flags) = qp.next_request();
         let mut request = SendRequest::new(wr_id, opcode);
         request.faults_complete = true;
@@ -282,7 +298,7 @@ extern "C" fn wr_set_inline_data_list(qp: Pointer<'_>, count: usize, buffers: Ar
 
 /// Gives the last request its elements.
 #[inline]
-fn set_elements(series: &mut Series, list: &[Sge]) -> Result<(), Errno> {
+pub(super) fn set_elements(series: &mut Series, list: &[Sge]) -> Result<(), Errno> {
     series.sges.extend_from_slice(list);
     series.requests.last_mut().ok_or(INVALID)?.sges.end = series.sges.len();
     Ok(())

@@ -30,6 +30,7 @@ pub(crate) enum Owned {
     ReservedNumber(u32),
     SharedReceiveQueue(u64),
     CompletionQueue(u64),
+    IndirectKey(u64),
     Region(u64),
     AddressHandle(u64),
     XrcDomain(u64),

@@ -179,6 +179,7 @@ impl Context {
                     cq.inspect(|cq| cq.ack_events(u64::MAX));
                     hca.destroy_cq(Handle::unpack(handle))
                 }
+                Owned::IndirectKey(handle) => hca.end_indirect_key(Handle::unpack(handle)),
                 Owned::Region(handle) => hca.dereg_mr(Handle::unpack(handle)),
                 Owned::AddressHandle(handle) => hca.destroy_ah(Handle::unpack(handle)),
                 Owned::XrcDomain(handle) => hca.close_xrcd(Handle::unpack(handle)),

@@ -21,6 +21,7 @@ pub(crate) mod flow;
 pub(crate) mod gid_entries;
 pub(crate) mod local_identifier;
 pub(crate) mod loss;
+pub(crate) mod memory_key;
 pub(crate) mod memory_region;
 pub(crate) mod memory_window;
 pub(crate) mod pinned;

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use pumice_device::ground::table::Handle;
@@ -47,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) series: Option<Box<Turn<Series>>>,
     /// What a call of a vendor gives of it.
     pub(crate) vendor: OnceLock<Box<VendorQp>>,
+    /// The port of a bond that the program has chosen for it; 0: none.
+    pub(crate) lag_port: AtomicU8,
     /// The service of a vendor's own that it is of.
     pub(crate) own: Option<OwnService>,
     pub(crate) _domain_use: Option<Use>,
@@ -174,6 +177,19 @@ impl Qp {
     /// The service of a vendor's own that it is of.
     pub(crate) const fn own_service(&self) -> Option<OwnService> {
         self.parts.own
+    }
+
+    /// The port of a bond of `ports` ports that it uses: the program's choice, or one by its number.
+    pub(crate) fn lag_port(&self, ports: u8) -> u8 {
+        match self.parts.lag_port.load(Ordering::Relaxed) {
+            0 => 1 + (self.number().value() % u32::from(ports.max(1))) as u8,
+            chosen => chosen,
+        }
+    }
+
+    /// The program chooses a port of a bond for it.
+    pub(crate) fn choose_lag_port(&self, port: u8) {
+        self.parts.lag_port.store(port, Ordering::Relaxed);
     }
 
     /// Shows the number of a target of DC, which has one only from RTR on.

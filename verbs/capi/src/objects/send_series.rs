@@ -14,6 +14,12 @@ pub(crate) struct Series {
     pub(crate) sges: Vec<Sge>,
     pub(crate) inline_data: Vec<u8>,
     pub(crate) refused: Option<Errno>,
+    /// Calls that must still say something of the last request, which configures a memory key.
+    pub(crate) setters_left: u8,
+    /// Most pieces of that key.
+    pub(crate) most_pieces: usize,
+    /// It may have signatures.
+    pub(crate) key_has_signatures: bool,
 }
 
 /// A request, and which of the series' elements and bytes are its own.
@@ -36,6 +42,9 @@ impl Series {
             sges: Vec::with_capacity(room * 2),
             inline_data: Vec::new(),
             refused: None,
+            setters_left: 0,
+            most_pieces: 0,
+            key_has_signatures: false,
         }
     }
 
@@ -44,6 +53,7 @@ impl Series {
         self.sges.clear();
         self.inline_data.clear();
         self.refused = None;
+        self.setters_left = 0;
     }
 
     /// Adds a request without elements and data.

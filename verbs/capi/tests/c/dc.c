@@ -75,7 +75,7 @@ static void says_what_dc_can_do(void)
 	CLAIM(device.max_log_errored >= 3 && device.max_dc_rd_atom == ~0ull && device.clock == (void *)~0ul);
 	device.comp_mask = ~0ull;
 	FAILS(query(ctx, &device), 0);
-	CLAIM(device.max_dc_rd_atom == 16 && device.comp_mask == (1 | 1 << 7 | 1 << 11 | 1 << 14 | 1 << 16));
+	CLAIM(device.max_dc_rd_atom == 16 && device.comp_mask == (1 | 1 << 7 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 14 | 1 << 16));
 	FAILS(query(ctx, NULL), EINVAL);
 	FAILS(map_ah(ah, 5), 0);
 }

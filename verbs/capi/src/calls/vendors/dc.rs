@@ -10,7 +10,7 @@ use pumice_transport::types::{DcDestination, DcStreams, OwnService, QpType};
 use super::super::post_send::destination;
 use super::super::queue_pair::{QPT_DRIVER, Wanted, check_operations, create, create_extended};
 use super::super::queue_pair_ex::set;
-use super::looks_like;
+use super::{looks_like, mlx5_keys, mlx5_requests};
 use crate::ground::abi::{
     ibv_ah, ibv_context, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, mlx5dv_qp_ex,
     mlx5dv_qp_init_attr, operation,
@@ -68,6 +68,49 @@ pub(crate) fn has_dc(open: &Context) -> bool {
     open.is_of(Vendor::Mellanox) && open.device().profile().queue_pairs.has(QpType::Dci)
 }
 
+/// `MLX5DV_QP_EX_WITH_*` that are served.
+const OPERATIONS_SERVED: u64 = mlx5_keys::OPERATION_INTERLEAVED
+    | mlx5_keys::OPERATION_LIST
+    | mlx5_keys::OPERATION_CONFIGURE
+    | mlx5_requests::OPERATION_RAW
+    | mlx5_requests::OPERATION_COPY;
+
+/// The operations of mlx5 that a program asks for.
+const fn operations_of(mlx5: &mlx5dv_qp_init_attr) -> u64 {
+    if mlx5.comp_mask & MASK_OPERATIONS != 0 { mlx5.send_ops_flags } else { 0 }
+}
+
+/// The functions of a queue pair that has these operations.
+fn functions(operations: u64) -> mlx5dv_qp_ex {
+    let mut all = mlx5dv_qp_ex {
+        wr_set_dc_addr: operation!(set_dc_addr),
+        wr_set_dc_addr_stream: operation!(set_dc_addr_stream),
+        ..zeroed()
+    };
+    mlx5_keys::fill_operations(&mut all, operations);
+    mlx5_requests::fill_operations(&mut all, operations);
+    all
+}
+
+/// Makes a queue pair of verbs' own types, with operations of mlx5.
+fn create_with(
+    context: *mut ibv_context,
+    attributes: &mut ibv_qp_init_attr_ex,
+    operations: u64,
+) -> Result<*mut ibv_qp, Errno> {
+    if operations == 0 {
+        return create_extended(context, attributes);
+    }
+    // What posts them are calls between wr_start and wr_complete.
+    if attributes.comp_mask & MASK_SEND_OPERATIONS == 0 {
+        attributes.comp_mask |= MASK_SEND_OPERATIONS;
+        attributes.send_ops_flags = 0;
+    }
+    let qp = create_extended(context, attributes)?;
+    live::<Qp>(qp)?.mlx5(qp, || functions(operations));
+    Ok(qp)
+}
+
 /// What a program asks for, beside what all queue pairs have; none: nothing that only DC has.
 fn service_of(
     call: Call,
@@ -83,11 +126,17 @@ fn service_of(
     if flags & !FLAGS_KNOWN != 0 || flags & DATA_IN_CQE != 0 && flags & NO_DATA_IN_CQE != 0 {
         return Err(invalid("its create_flags are not known, or exclude each other"));
     }
-    if flags & !FLAGS_SERVED != 0 || given(MASK_OPERATIONS) && mlx5.send_ops_flags != 0 {
+    if flags & !FLAGS_SERVED != 0 {
+        return Err(NOT_SUPPORTED.because(|| {
+            format!("{call} refused: it asks for tunnels or signatures, which this device does not have")
+        }));
+    }
+    let operations = operations_of(mlx5);
+    if operations & !OPERATIONS_SERVED != 0 || operations != 0 && attributes.qp_type != QpType::Rc as u32 {
         return Err(NOT_SUPPORTED.because(|| {
             format!(
-                "{call} refused: it asks for tunnels, signatures, memory keys, raw requests or copies, which \
-                 this device does not have; ask for none of MLX5DV_QP_EX_WITH_*"
+                "{call} refused: only RC has operations of MLX5DV_QP_EX_WITH_*, and {operations:#x} has bits \
+                 that are not known"
             )
         }));
     }
@@ -139,7 +188,10 @@ pub(crate) extern "C" fn mlx5dv_create_qp(
             None if attributes.qp_type == QPT_DRIVER => return Err(INVALID),
             None => None,
         };
-        let Some(own) = own else { return create_extended(context, attributes) };
+        let Some(own) = own else {
+            let operations = mlx5_qp_attr.optional().map_or(0, operations_of);
+            return create_with(context, attributes, operations);
+        };
         if attributes.comp_mask & !(MASK_PD | MASK_SEND_OPERATIONS) != 0 {
             return Err(INVALID);
         }
@@ -185,12 +237,7 @@ pub(crate) extern "C" fn mlx5dv_qp_ex_from_ibv_qp_ex(qp_ex: *mut ibv_qp_ex) -> *
     pointer_about(call, Qp::about(qp), || {
         let held = live::<Qp>(qp)?;
         with_dc(held.context_pointer())?;
-        let make = || mlx5dv_qp_ex {
-            wr_set_dc_addr: operation!(set_dc_addr),
-            wr_set_dc_addr_stream: operation!(set_dc_addr_stream),
-            ..zeroed()
-        };
-        Ok(held.mlx5(qp, make))
+        Ok(held.mlx5(qp, || functions(0)))
     })
 }
 

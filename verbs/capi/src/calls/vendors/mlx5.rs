@@ -9,6 +9,8 @@ use pumice_device::profile::{DirectCalls, Vendor};
 use pumice_transport::wire::Qpn;
 
 use super::dc::{MAX_LOG_STREAMS, has_dc};
+use super::mlx5_keys::SIGNATURES;
+use super::mlx5_requests::MOST_COPIED;
 use super::{answers, looks_like};
 use crate::ground::abi::{
     ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps,
@@ -48,7 +50,7 @@ pub(super) const CQE_FORMATS: u8 = 7;
 const MOST_PACKED: u32 = 8;
 
 /// In the order of the structure.
-const ASKED: [Asked; 5] = [
+const ASKED: [Asked; 8] = [
     // Compression of completions: programs see none, because the library of the adapter unpacks them.
     Asked {
         bit: 1,
@@ -66,12 +68,33 @@ const ASKED: [Asked; 5] = [
         is_served: has_dc,
         answer: |_, all| all.dc_odp_caps = DC_ODP,
     },
+    // Ports of a bond.
+    Asked {
+        bit: 1 << 9,
+        end: offset_of!(mlx5dv_context, sig_caps),
+        is_served: |open| open.device().profile().lag_ports > 1,
+        answer: |open, all| all.num_lag_ports = open.device().profile().lag_ports,
+    },
+    // Signatures.
+    Asked {
+        bit: 1 << 10,
+        end: offset_of!(mlx5dv_context, dci_streams_caps),
+        is_served: has_dc,
+        answer: |_, all| all.sig_caps = SIGNATURES,
+    },
     // Streams.
     Asked {
         bit: 1 << 11,
         end: offset_of!(mlx5dv_context, max_wr_memcpy_length),
         is_served: has_dc,
         answer: |_, all| all.dci_streams_caps = [MAX_LOG_STREAMS; 2],
+    },
+    // Copies.
+    Asked {
+        bit: 1 << 12,
+        end: offset_of!(mlx5dv_context, crypto_caps),
+        is_served: has_dc,
+        answer: |_, all| all.max_wr_memcpy_length = MOST_COPIED.into(),
     },
     // READs and atomics of DC.
     Asked {

@@ -8,7 +8,7 @@ use pumice_device::outside::environment;
 use super::super::completion_queue_ex::create;
 use super::mlx5::{CQE_FORMATS, check_mlx5, mlx5_of, serves};
 use crate::ground::abi::{ibv_context, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_qp, mlx5dv_cq_init_attr};
-use crate::ground::arguments::In;
+use crate::ground::arguments::{In, Out};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
 use crate::ground::handles::live;
@@ -99,5 +99,59 @@ pub(crate) extern "C" fn mlx5dv_modify_qp_udp_sport(qp: *mut ibv_qp, udp_sport: 
                  of this host has"
             )
         }))
+    })
+}
+
+/// The ports of the bond that the device of a queue pair looks like.
+///
+/// # Errors
+/// EOPNOTSUPP: it looks like none, or is not of mlx5.
+fn bond_of(call: Call, qp: &Qp) -> Result<u8, Errno> {
+    let open = qp.context()?;
+    check_mlx5(&open)?;
+    match open.device().profile().lag_ports {
+        0 | 1 => Err(NOT_SUPPORTED.because(|| {
+            format!("{call} refused: the device looks like no bond; its profile may say lag_ports = 2")
+        })),
+        ports => Ok(ports),
+    }
+}
+
+/// The port of a bond that a queue pair is to use, and does use: all are up.
+pub(crate) extern "C" fn mlx5dv_query_qp_lag_port(
+    qp: *mut ibv_qp,
+    port_num: Out<'_, u8>,
+    active_port_num: Out<'_, u8>,
+) -> c_int {
+    let call = Call::mlx5dv_query_qp_lag_port;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        let port = held.lag_port(bond_of(call, &held)?);
+        let (chosen, active) = (port_num.required()?, active_port_num.required()?);
+        chosen.set(port);
+        active.set(port);
+        Ok(())
+    })
+}
+
+/// Chooses the port of a bond that a queue pair is to use. Here its packets take the one port that there is.
+pub(crate) extern "C" fn mlx5dv_modify_qp_lag_port(qp: *mut ibv_qp, port_num: u8) -> c_int {
+    let call = Call::mlx5dv_modify_qp_lag_port;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, Qp::about(qp), || {
+        let held = live::<Qp>(qp)?;
+        let ports = bond_of(call, &held)?;
+        if port_num == 0 || port_num > ports {
+            return Err(INVALID.because(|| {
+                format!("{call} refused: the bond has the ports 1 to {ports}, and no port {port_num}")
+            }));
+        }
+        held.choose_lag_port(port_num);
+        Ok(())
     })
 }

@@ -4,7 +4,9 @@
 pub(crate) mod dc;
 pub(crate) mod efa;
 pub(crate) mod mlx5;
+pub(crate) mod mlx5_keys;
 pub(crate) mod mlx5_queues;
+mod mlx5_requests;
 pub(crate) mod mlx5_sched;
 
 use pumice_device::profile::Vendor;

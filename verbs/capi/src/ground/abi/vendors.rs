@@ -1,6 +1,6 @@
 //! Structures of efadv.h and mlx5dv.h, of rdma-core 65.
 
-use super::{Operation, ibv_context};
+use super::{Operation, ibv_context, ibv_pd};
 
 #[repr(C)]
 pub(crate) struct efadv_device_attr {
@@ -34,7 +34,7 @@ pub(crate) struct mlx5dv_context {
     pub(crate) dc_odp_caps: u32,
     pub(crate) hca_core_clock: u64,
     pub(crate) num_lag_ports: u8,
-    pub(crate) sig_caps: [u64; 2],
+    pub(crate) sig_caps: mlx5dv_sig_caps,
     /// Exponents of how many there are at once, and of how many may fail.
     pub(crate) dci_streams_caps: [u8; 2],
     pub(crate) max_wr_memcpy_length: u64,
@@ -43,6 +43,16 @@ pub(crate) struct mlx5dv_context {
     pub(crate) max_dc_init_rd_atom: u64,
     pub(crate) reg_c0: u64,
     pub(crate) ooo_recv_wrs_caps: mlx5dv_ooo_recv_wrs_caps,
+}
+
+/// Bits of the sizes of blocks, of the kinds of signatures, of the guards of T10-DIF, and of the CRCs.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_sig_caps {
+    pub(crate) block_size: u64,
+    pub(crate) block_prot: u32,
+    pub(crate) t10dif_bg: u16,
+    pub(crate) crc_type: u16,
 }
 
 /// Completions that may be packed into one, and bits of the formats for that.
@@ -125,9 +135,96 @@ pub(crate) struct mlx5dv_qp_init_attr {
 pub(crate) struct mlx5dv_qp_ex {
     pub(crate) comp_mask: u64,
     pub(crate) wr_set_dc_addr: Operation,
-    pub(crate) of_keys: [u64; 8],
+    pub(crate) wr_mr_interleaved: Operation,
+    pub(crate) wr_mr_list: Operation,
+    pub(crate) wr_mkey_configure: Operation,
+    pub(crate) wr_set_mkey_access_flags: Operation,
+    pub(crate) wr_set_mkey_layout_list: Operation,
+    pub(crate) wr_set_mkey_layout_interleaved: Operation,
+    pub(crate) wr_set_mkey_sig_block: Operation,
+    pub(crate) wr_raw_wqe: Operation,
     pub(crate) wr_set_dc_addr_stream: Operation,
-    pub(crate) of_memory: [u64; 2],
+    pub(crate) wr_memcpy: Operation,
+    pub(crate) wr_set_mkey_crypto: Operation,
+}
+
+#[repr(C)]
+pub(crate) struct mlx5dv_mkey_init_attr {
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) create_flags: u32,
+    pub(crate) max_entries: u16,
+}
+
+/// Programs see the keys only.
+#[repr(C)]
+pub(crate) struct mlx5dv_mkey {
+    pub(crate) lkey: u32,
+    pub(crate) rkey: u32,
+    pub(crate) context: *mut ibv_context,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_mkey_conf_attr {
+    pub(crate) conf_flags: u32,
+    pub(crate) comp_mask: u64,
+}
+
+/// The pointer leads to a `mlx5dv_sig_t10dif` or a `mlx5dv_sig_crc`, as the type says.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_sig_block_domain {
+    pub(crate) sig_type: u32,
+    pub(crate) sig: *const std::ffi::c_void,
+    pub(crate) block_size: u32,
+    pub(crate) comp_mask: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_sig_t10dif {
+    pub(crate) bg_type: u32,
+    pub(crate) bg: u16,
+    pub(crate) app_tag: u16,
+    pub(crate) ref_tag: u32,
+    pub(crate) flags: u16,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_sig_crc {
+    pub(crate) r#type: u32,
+    pub(crate) seed: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_sig_block_attr {
+    pub(crate) mem: *const mlx5dv_sig_block_domain,
+    pub(crate) wire: *const mlx5dv_sig_block_domain,
+    pub(crate) flags: u32,
+    pub(crate) check_mask: u8,
+    pub(crate) copy_mask: u8,
+    pub(crate) comp_mask: u64,
+}
+
+/// What is behind the kind of error is of signatures, the only kind.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_mkey_err {
+    pub(crate) err_type: u32,
+    pub(crate) actual_value: u64,
+    pub(crate) expected_value: u64,
+    pub(crate) offset: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_mr_interleaved {
+    pub(crate) addr: u64,
+    pub(crate) bytes_count: u32,
+    pub(crate) bytes_skip: u32,
+    pub(crate) lkey: u32,
 }
 
 #[repr(C)]
