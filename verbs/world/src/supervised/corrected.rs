@@ -105,6 +105,34 @@ fn processors(text: &str) -> String {
     all
 }
 
+/// What `status` says of a process on every kernel, beside its memory.
+const OF_EVERY_KERNEL: [&str; 24] = [
+    "Name",
+    "Umask",
+    "State",
+    "Tgid",
+    "Pid",
+    "PPid",
+    "TracerPid",
+    "Uid",
+    "Gid",
+    "FDSize",
+    "Groups",
+    "NStgid",
+    "NSpid",
+    "NSpgid",
+    "NSsid",
+    "Threads",
+    "SigPnd",
+    "ShdPnd",
+    "SigBlk",
+    "SigIgn",
+    "SigCgt",
+    "NoNewPrivs",
+    "Seccomp",
+    "CapEff",
+];
+
 /// The state of a process: it has used nothing.
 fn status(text: &str) -> String {
     let correct = |line: &str| match line.split_once(':') {
@@ -117,7 +145,10 @@ fn status(text: &str) -> String {
         }
         Some(("Cpus_allowed", _)) => format!("Cpus_allowed:\t{:x}\n", (1_u64 << PROCESSORS) - 1),
         Some(("Cpus_allowed_list", _)) => format!("Cpus_allowed_list:\t0-{}\n", PROCESSORS - 1),
-        _ => format!("{line}\n"),
+        Some(("Mems_allowed", _)) => "Mems_allowed:\t1\n".to_owned(),
+        Some(("Mems_allowed_list", _)) => "Mems_allowed_list:\t0\n".to_owned(),
+        Some((name, _)) if OF_EVERY_KERNEL.contains(&name) => format!("{line}\n"),
+        _ => String::new(),
     };
     text.lines().map(correct).collect()
 }
