@@ -29,7 +29,8 @@ pub struct KeyLayout {
 impl KeyLayout {
     /// These buffers one behind the other.
     pub fn of_list(sges: &[Sge]) -> KeyLayout {
-        let piece = |sge: &Sge| KeyPiece { address: sge.address, length: sge.length, skip: 0, lkey: sge.lkey };
+        let piece =
+            |sge: &Sge| KeyPiece { address: sge.address, length: sge.length, skip: 0, lkey: sge.lkey };
         KeyLayout { pieces: sges.iter().map(piece).collect(), rounds: 1 }
     }
 }

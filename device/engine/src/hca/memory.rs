@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pumice_ground::table::Handle;
 use pumice_objects::memory::{
-    Advice, DeviceMemory, FileMapping, IndirectKeyInit, RegionChange, RegionInfo, RegionKeys,
-    SignatureError, WindowKeys, WindowType,
+    Advice, DeviceMemory, FileMapping, IndirectKeyInit, RegionChange, RegionInfo, RegionKeys, SignatureError,
+    WindowKeys, WindowType,
 };
 use pumice_transport::types::{Access, Sge};
 

@@ -9,12 +9,12 @@ use pumice_ground::table::Handle;
 use pumice_transport::host::{MemoryError, RemoteKey};
 use pumice_transport::types::{Access, AtomicOperation, KeyConfiguration, SignatureChange};
 
+use super::MappingCheck;
 use super::grant::{Backing, Entry, EntryKind, Grant};
 use super::indirect_key::{IndirectKey, IndirectKeyInit, Layout};
 use super::region::RegionKeys;
 use super::region_table::RegionTable;
 use super::signed::Signed;
-use super::MappingCheck;
 
 /// Rights that an indirect key may have.
 const KEY_ACCESS: Access =
@@ -100,7 +100,8 @@ impl RegionTable {
     #[cold]
     pub fn key_posted(&mut self, pd: u32, to: &KeyConfiguration) {
         let index = self.index_of(to.key);
-        let entry = self.entries.at_mut(index).filter(|entry| entry.grant.key == to.key && entry.grant.pd == pd);
+        let entry =
+            self.entries.at_mut(index).filter(|entry| entry.grant.key == to.key && entry.grant.pd == pd);
         let Some(Entry { kind: EntryKind::Indirect(key), .. }) = entry else { return };
         match to.signature {
             SignatureChange::None => {}
@@ -287,7 +288,8 @@ impl RegionTable {
             return Err(MemoryError::AccessDenied);
         }
         let layout = indirect.layout(offset, 8)?;
-        let part = layout.part_at(offset, 8).filter(|part| part.length == 8).ok_or(MemoryError::Misaligned)?;
+        let part =
+            layout.part_at(offset, 8).filter(|part| part.length == 8).ok_or(MemoryError::Misaligned)?;
         self.local_grant(key.pd, part.lkey, true)?.operate(&self.guard, (offset, part.address), operation)
     }
 
@@ -311,7 +313,13 @@ impl RegionTable {
 
     /// Why a local buffer of an indirect key cannot be used; none, if it can.
     #[cold]
-    pub(super) fn fault_of_indirect(&self, pd: u32, key: u32, range: (u64, u64), write: bool) -> Option<MemoryError> {
+    pub(super) fn fault_of_indirect(
+        &self,
+        pd: u32,
+        key: u32,
+        range: (u64, u64),
+        write: bool,
+    ) -> Option<MemoryError> {
         let access = RegionTable::local_access(write);
         let look = || {
             self.check_indirect(pd, (key, access), range)?;

@@ -98,8 +98,9 @@ fn every_range_of_a_layout_is_the_bytes_that_its_pieces_are() {
                 scene.table.remote_write(scene.remote(), from as u64, &data, Assumed).unwrap();
                 let after = scene.bytes();
                 let is_written = |place: usize| places[from..to].contains(&place);
-                assert!((0..256).all(|place| after[place]
-                    == if is_written(place) { 0xee } else { place as u8 }));
+                assert!(
+                    (0..256).all(|place| after[place] == if is_written(place) { 0xee } else { place as u8 })
+                );
                 let mut ranges = Vec::new();
                 let visit = |address: u64, length: u64| ranges.push((address, length));
                 scene.table.for_each_range(PD, &[sge], 0..out.len() as u64, true, visit).unwrap();
@@ -140,7 +141,10 @@ fn a_key_opens_nothing_before_it_is_configured_and_after_it_is_invalidated() {
     // Nothing of the old configuration comes back.
     let nothing = KeyConfiguration::new(scene.key);
     scene.table.configure_key(PD, &nothing).unwrap();
-    assert_eq!(scene.table.gather(PD, &[scene.sge(0, 4)], 0, &mut [0; 4], Assumed), Err(MemoryError::OutOfRange));
+    assert_eq!(
+        scene.table.gather(PD, &[scene.sge(0, 4)], 0, &mut [0; 4], Assumed),
+        Err(MemoryError::OutOfRange)
+    );
     let mut scene = Scene::new(IndirectKeyInit { is_invalidated_by_peers: true, ..INIT });
     scene.configure(RIGHTS, 1, &[piece]).unwrap();
     invalidate(&mut scene, true).unwrap();
@@ -182,9 +186,7 @@ fn atomics_need_a_word_in_one_piece() {
     let pieces = [scene.piece(8, 8, 0), scene.piece(32, 4, 0), scene.piece(36, 4, 0), scene.piece(51, 8, 0)];
     scene.configure(RIGHTS, 1, &pieces).unwrap();
     let key = scene.remote();
-    let add = |scene: &Scene, at| {
-        scene.table.remote_atomic(key, at, AtomicOperation::FetchAdd { add: 5 })
-    };
+    let add = |scene: &Scene, at| scene.table.remote_atomic(key, at, AtomicOperation::FetchAdd { add: 5 });
     let is_aligned = scene.memory.as_ptr().addr().is_multiple_of(8);
     if is_aligned {
         assert_eq!((add(&scene, 0), add(&scene, 0)), (Ok(0), Ok(5)));
@@ -216,10 +218,16 @@ fn configurations_beyond_what_a_key_was_made_for_are_refused() {
     let far = scene.table.remote_read(scene.remote(), u64::from(u32::MAX) * 9, &mut [0; 2], Assumed);
     assert_eq!(far, Err(MemoryError::OutOfRange));
     scene.configure(RIGHTS, 0, &[piece]).unwrap();
-    assert_eq!(scene.table.gather(PD, &[scene.sge(0, 1)], 0, &mut [0], Assumed), Err(MemoryError::OutOfRange));
+    assert_eq!(
+        scene.table.gather(PD, &[scene.sge(0, 1)], 0, &mut [0], Assumed),
+        Err(MemoryError::OutOfRange)
+    );
     assert_eq!(scene.table.names_in(PD).len(), 2);
     assert_eq!(scene.table.deregister(scene.handle).unwrap_err().errno(), libc::EINVAL);
     assert_eq!(scene.table.end_indirect_key(scene.region.handle).unwrap_err().errno(), libc::EINVAL);
     assert_eq!(scene.table.end_indirect_key(scene.handle), Ok(PD));
-    assert_eq!(scene.table.gather(PD, &[scene.sge(0, 1)], 0, &mut [0], Assumed), Err(MemoryError::UnknownKey));
+    assert_eq!(
+        scene.table.gather(PD, &[scene.sge(0, 1)], 0, &mut [0], Assumed),
+        Err(MemoryError::UnknownKey)
+    );
 }

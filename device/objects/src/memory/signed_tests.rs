@@ -14,7 +14,8 @@ use super::*;
 
 const PD: u32 = 1;
 const BYTES: usize = 4096;
-const CRC: SignedBlocks = SignedBlocks { block_bytes: 512, signature: BlockSignature::Crc32 { seed: u32::MAX } };
+const CRC: SignedBlocks =
+    SignedBlocks { block_bytes: 512, signature: BlockSignature::Crc32 { seed: u32::MAX } };
 const DIF: SignedBlocks = SignedBlocks {
     block_bytes: 512,
     signature: BlockSignature::T10Dif {
@@ -116,8 +117,10 @@ fn signed(blocks: SignedBlocks, data: &[u8]) -> Vec<u8> {
 #[test]
 fn blocks_of_memory_get_their_fields_and_lose_them_when_they_leave() {
     for chunk in [1, 100, 511, 512, 513, 1024] {
-        let scene =
-            Scene::new(3 * 516, KeySignature { memory: Some(CRC), check_mask: 0xf0, ..KeySignature::default() });
+        let scene = Scene::new(
+            3 * 516,
+            KeySignature { memory: Some(CRC), check_mask: 0xf0, ..KeySignature::default() },
+        );
         let data = data(1536);
         scene.receive(&data, 1536, chunk);
         assert_eq!(scene.bytes()[..1548], signed(CRC, &data), "{chunk}");
@@ -152,8 +155,7 @@ fn blocks_on_the_wire_have_fields_that_memory_has_not() {
         assert!(scene.bytes()[1024..].iter().all(|byte| *byte == 0xee));
         assert_eq!(scene.send(1024, chunk), wire);
         assert_eq!(scene.send(512, chunk), wire[..520]);
-        for (at, part, calculated) in
-            [(514, SignaturePart::AppTag, 0xabcd), (1039, SignaturePart::RefTag, 8)]
+        for (at, part, calculated) in [(514, SignaturePart::AppTag, 0xabcd), (1039, SignaturePart::RefTag, 8)]
         {
             wire[at] ^= 1;
             scene.receive(&wire, 1024, chunk);
@@ -207,7 +209,10 @@ fn lengths_count_what_the_wire_has_once_a_configuration_was_posted() {
     assert_eq!(lengths(&scene, 0, 1024), [1024, 1032]);
     scene.table.configure_key(PD, &reset).unwrap();
     assert_eq!(lengths(&scene, 0, 1024), [1024; 2]);
-    assert_eq!(scene.table.gather(PD, &[scene.sge(0, 1024)], 0, &mut [0; 1025], Assumed), Err(MemoryError::OutOfRange));
+    assert_eq!(
+        scene.table.gather(PD, &[scene.sge(0, 1024)], 0, &mut [0; 1025], Assumed),
+        Err(MemoryError::OutOfRange)
+    );
     // Keys that were made without signatures get none.
     let init = IndirectKeyInit { most_pieces: 1, is_invalidated_by_peers: false, has_signatures: false };
     let plain = scene.table.make_indirect_key(PD, init).unwrap();

@@ -323,8 +323,9 @@ fn copy_memory<H: Host>(pd: u32, wqe: &SendWqe, host: &mut H) -> Executed {
         let now = (length - done).min(COPIED_AT_ONCE as u64);
         let Some(bytes) = room.get_mut(..now as usize) else { break };
         let copied = host.gather(pd, wqe.sges(), done, bytes).map_err(|error| (wqe.sges(), error, false));
-        let copied = copied
-            .and_then(|()| host.scatter(pd, &target, done, bytes).map_err(|error| (&target[..], error, true)));
+        let copied = copied.and_then(|()| {
+            host.scatter(pd, &target, done, bytes).map_err(|error| (&target[..], error, true))
+        });
         if let Err((buffers, error, stores)) = copied {
             let fault = fault_of(pd, buffers, error, stores, host);
             return Executed::Failed(WcStatus::LocProtErr, Some(fault));

@@ -154,7 +154,12 @@ pub(crate) extern "C" fn _mlx5dv_mkey_check(
 }
 
 /// Begins a request that configures a key; `setters` calls say more of it.
-fn begin(mlx5: In<'_, mlx5dv_qp_ex>, mkey: Trusted<'_, mlx5dv_mkey>, setters: u8, attr: &mlx5dv_mkey_conf_attr) {
+fn begin(
+    mlx5: In<'_, mlx5dv_qp_ex>,
+    mkey: Trusted<'_, mlx5dv_mkey>,
+    setters: u8,
+    attr: &mlx5dv_mkey_conf_attr,
+) {
     let Some(qp) = Mlx5Qp::queue_pair_of(mlx5) else { return };
     let (mut most_pieces, mut has_signatures) = (0, false);
     add(qp, SendOpcode::ConfigureKey, |part| {
@@ -203,8 +208,7 @@ fn change(
         if series.refused.is_some() {
             return Ok(());
         }
-        let limits =
-            Limits { most_pieces: series.most_pieces, has_signatures: series.key_has_signatures };
+        let limits = Limits { most_pieces: series.most_pieces, has_signatures: series.key_has_signatures };
         let Series { requests, setters_left, .. } = series;
         *setters_left =
             setters_left.checked_sub(1).ok_or_else(|| invalid("more setters than its builder announced"))?;
@@ -219,7 +223,9 @@ fn change(
 /// EINVAL: they are none of mlx5's.
 fn blocks_of(domain: *const mlx5dv_sig_block_domain) -> Result<Option<SignedBlocks>, Errno> {
     // SAFETY: the program's pointer, which is NULL or leads to what the header says until the call returns.
-    let Some(domain) = unsafe { In::<mlx5dv_sig_block_domain>::new(domain) }.optional() else { return Ok(None) };
+    let Some(domain) = unsafe { In::<mlx5dv_sig_block_domain>::new(domain) }.optional() else {
+        return Ok(None);
+    };
     let unknown = || invalid("a signature whose type, size of blocks, seed or flags are not known");
     let block_bytes = usize::try_from(domain.block_size).ok().and_then(|size| BLOCK_BYTES.get(size).copied());
     let block_bytes = block_bytes.filter(|_| domain.comp_mask == 0).ok_or_else(unknown)?;
@@ -255,7 +261,7 @@ fn t10_dif_of(dif: &mlx5dv_sig_t10dif) -> Option<BlockSignature> {
 /// The CRCs, in the order of mlx5's numbers.
 fn crc_of(crc: &mlx5dv_sig_crc) -> Option<BlockSignature> {
     let seed = crc.seed as u32;
-    let is_short = crc.seed == 0 || crc.seed == u32::MAX.into();
+    let is_short = crc.seed == 0 || crc.seed == u64::from(u32::MAX);
     match crc.r#type {
         0 if is_short => Some(BlockSignature::Crc32 { seed }),
         1 if is_short => Some(BlockSignature::Crc32c { seed }),
@@ -275,7 +281,8 @@ extern "C" fn wr_set_mkey_sig_block(mlx5: In<'_, mlx5dv_qp_ex>, attr: In<'_, mlx
             if memory.or(wire).is_none() || attr.flags & !FLAG_COPY_MASK != 0 || attr.comp_mask != 0 {
                 return Err(invalid("signatures of neither domain, or with flags that are not known"));
             }
-            let copy_mask = if attr.flags & FLAG_COPY_MASK != 0 { attr.copy_mask } else { copied(memory, wire) };
+            let copy_mask =
+                if attr.flags & FLAG_COPY_MASK != 0 { attr.copy_mask } else { copied(memory, wire) };
             let check_mask = attr.check_mask;
             key.signature = SignatureChange::Set(KeySignature { memory, wire, check_mask, copy_mask });
             Ok(())
@@ -313,12 +320,12 @@ extern "C" fn wr_mkey_configure(
 extern "C" fn wr_set_mkey_access_flags(mlx5: In<'_, mlx5dv_qp_ex>, access_flags: u32) {
     value((), || {
         change(mlx5, |key, _| {
-            let known = Access::LOCAL_WRITE
-                | Access::REMOTE_WRITE
-                | Access::REMOTE_READ
-                | Access::REMOTE_ATOMIC;
+            let known =
+                Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
             if access_flags & !known.bits() != 0 {
-                return Err(invalid("rights beyond LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC"));
+                return Err(invalid(
+                    "rights beyond LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC",
+                ));
             }
             set_once(&mut key.access, Access::from_bits_truncate(access_flags))
         });
@@ -377,7 +384,9 @@ extern "C" fn wr_mr_list(
     num_sges: u16,
     sge: Array<'_, ibv_sge>,
 ) {
-    value((), || begin(mlx5, mkey, SETTERS_OF_REGION, &mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 }));
+    value((), || {
+        begin(mlx5, mkey, SETTERS_OF_REGION, &mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 })
+    });
     wr_set_mkey_access_flags(mlx5, access_flags);
     wr_set_mkey_layout_list(mlx5, num_sges, sge);
 }
@@ -390,7 +399,9 @@ extern "C" fn wr_mr_interleaved(
     num_interleaved: u16,
     data: Array<'_, mlx5dv_mr_interleaved>,
 ) {
-    value((), || begin(mlx5, mkey, SETTERS_OF_REGION, &mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 }));
+    value((), || {
+        begin(mlx5, mkey, SETTERS_OF_REGION, &mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 })
+    });
     wr_set_mkey_access_flags(mlx5, access_flags);
     wr_set_mkey_layout_interleaved(mlx5, repeat_count, num_interleaved, data);
 }

@@ -1,9 +1,7 @@
 //! Requests that only mlx5 has: copies within the device's memory, and requests that the program writes as
 //! adapters read them.
 
-use pumice_transport::types::{
-    AtomicOperation, Operand, RemoteTarget, SendFlags, SendOpcode, Sge, WcOpcode,
-};
+use pumice_transport::types::{AtomicOperation, Operand, RemoteTarget, SendFlags, SendOpcode, Sge, WcOpcode};
 
 use super::super::queue_pair_ex::{add, set, set_elements};
 use crate::ground::abi::{mlx5dv_qp_ex, operation};
