@@ -261,7 +261,7 @@ fn t10_dif_of(dif: &mlx5dv_sig_t10dif) -> Option<BlockSignature> {
 /// The CRCs, in the order of mlx5's numbers.
 fn crc_of(crc: &mlx5dv_sig_crc) -> Option<BlockSignature> {
     let seed = crc.seed as u32;
-    let is_short = crc.seed == 0 || crc.seed == u32::MAX.into();
+    let is_short = crc.seed == 0 || crc.seed == u64::from(u32::MAX);
     match crc.r#type {
         0 if is_short => Some(BlockSignature::Crc32 { seed }),
         1 if is_short => Some(BlockSignature::Crc32c { seed }),
