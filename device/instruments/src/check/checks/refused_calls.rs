@@ -4,8 +4,8 @@ use pumice_calls::{Act, Call, Object};
 
 use crate::check::context::{Context, Found};
 use crate::check::kind::CALL_REFUSED;
-use crate::check::stack::Stack;
 use crate::check::told::{Check, Effect};
+use pumice_ground::call_stack::Stack;
 
 /// Refusals that are kept until it is known whether the program only asked.
 const MAX_ASKED: usize = 64;
