@@ -142,7 +142,8 @@ fn a_copy_moves_bytes_in_its_turn_and_takes_no_psn() {
     let sent = rung.requests();
     assert_eq!(sent.iter().map(|literal| literal.psn).collect::<Vec<_>>(), [SQ_PSN, SQ_PSN + 1]);
     assert_eq!(rung.target()[16..9016], contents);
-    assert!(rung.target()[..16].iter().chain(&rung.target()[9016..9100]).all(|byte| *byte == 0));
+    let target = rung.target();
+    assert!(target[..16].iter().chain(&target[9016..9100]).all(|byte| *byte == 0));
     rung.target()[16] = 7;
     assert_eq!(rung.host.take_sends(), [], "completions keep the order");
     rung.wait_for_deadline();
