@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Access, Sge};
+use super::Access;
 
 /// A piece of registered memory that an indirect key leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,10 +28,11 @@ pub struct KeyLayout {
 
 impl KeyLayout {
     /// These buffers one behind the other.
-    pub fn of_list(sges: &[Sge]) -> KeyLayout {
-        let piece =
-            |sge: &Sge| KeyPiece { address: sge.address, length: sge.length, skip: 0, lkey: sge.lkey };
-        KeyLayout { pieces: sges.iter().map(piece).collect(), rounds: 1 }
+    pub fn of_list<'a, T>(buffers: &'a [T]) -> KeyLayout
+    where
+        KeyPiece: From<&'a T>,
+    {
+        KeyLayout { pieces: buffers.iter().map(KeyPiece::from).collect(), rounds: 1 }
     }
 }
 

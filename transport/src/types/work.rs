@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use super::{Access, AtomicOperation, KeyConfiguration, SendOpcode, WcOpcode};
+use super::{Access, AtomicOperation, KeyConfiguration, KeyPiece, SendOpcode, WcOpcode};
 use crate::path::Path;
 use crate::wire::Qpn;
 
@@ -16,6 +16,12 @@ pub struct Sge {
     pub length: u32,
     /// Local key; looked at when the request executes, not when it is posted.
     pub lkey: u32,
+}
+
+impl From<&Sge> for KeyPiece {
+    fn from(sge: &Sge) -> KeyPiece {
+        KeyPiece { address: sge.address, length: sge.length, skip: 0, lkey: sge.lkey }
+    }
 }
 
 bitflags::bitflags! {

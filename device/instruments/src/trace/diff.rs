@@ -146,7 +146,7 @@ fn compare(
     let Some((process, qp)) = process.zip(one.or(other)) else { return };
     let empty: &[Message] = &[];
     let [a, b] = [one, other].map(|qp| qp.map_or(empty, |qp| qp.messages.as_slice()));
-    // The clocks of two runs are two: what the first run alone posted comes after all that the second one did.
+    // Two runs have two clocks: what the first one alone posted comes after all that the second one did.
     let ended_ns = b.last().map_or(0, |message| message.posted_ns);
     let mut say = |turn, kind, message: &Message, sentence: String| {
         let departure = Departure {

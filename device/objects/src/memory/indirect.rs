@@ -1,8 +1,8 @@
 //! Indirect keys: memory keys that lead to pieces of regions, which work requests choose. mlx5 calls them
 //! mkeys.
 //!
-//! What an access by such a key may do is checked twice: by the rights of the key, and for each piece by those
-//! of its region, as if a local buffer named it. So a region that goes takes its pieces with it.
+//! What an access by such a key may do is checked twice: by the rights of the key, and for each piece by
+//! those of its region, as if a local buffer named it. So a region that goes takes its pieces with it.
 
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;

@@ -243,8 +243,8 @@ impl RegionTable {
         with_fields(wire, end).saturating_sub(with_fields(wire, start))
     }
 
-    /// As [`RegionTable::gather`] and [`RegionTable::scatter`], where keys have signatures: calls `visit` with
-    /// each buffer and the part of the bytes on the wire that it has, from where on.
+    /// As [`RegionTable::gather`] and [`RegionTable::scatter`], where keys have signatures: calls `visit`
+    /// with each buffer and the part of the bytes on the wire that it has, from where on.
     #[cold]
     pub(super) fn walk_wire(
         &self,

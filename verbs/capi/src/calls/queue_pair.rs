@@ -99,8 +99,7 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
     let domain = pd.as_ref().map(|pd| pd.handle());
     let capacity = wanted_capacity(wanted, context.hca().limits().max_inline_data);
     let room = Room::<Qp>::new();
-    let cookie = room.cookie();
-    let events = EventSource::of_object(wanted.context, cookie);
+    let events = EventSource::of_object(wanted.context, room.cookie());
     let init = QpInit {
         qp_type,
         pd: domain,
@@ -110,7 +109,7 @@ pub(super) fn create(wanted: &Wanted) -> Result<(*mut ibv_qp, ibv_qp_init_attr),
         xrcd: xrcd.filter(|_| matches!(attributes.qp_type, XRC_RECV | QPT_XRC)).map(|xrcd| xrcd.handle()),
         capacity,
         signal_all: attributes.sq_sig_all != 0,
-        cookie,
+        cookie: room.cookie(),
     };
     let (number, capacity) = context.hca().create_own_qp(&init, wanted.own)?;
     context.own(Owned::QueuePair(number.value()));

@@ -169,8 +169,8 @@ fn memory(text: &str) -> String {
     text.lines().map(correct).collect()
 }
 
-/// The memory of a process: files are of one device, and their inodes are made of their names. Each kernel has
-/// other pages of its own.
+/// The memory of a process, without the pages of the kernel, which each kernel has others of: files are of
+/// one device, and their inodes are made of their names.
 fn maps(text: &str) -> String {
     let mut corrected = String::new();
     for line in text.lines() {
