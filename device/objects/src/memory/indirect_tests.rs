@@ -58,7 +58,7 @@ impl Scene {
     }
 
     fn fill(&self) {
-        self.memory.iter().zip(0..).for_each(|(byte, value)| byte.store(value, Ordering::Relaxed));
+        self.memory.iter().zip(0..=255).for_each(|(byte, value)| byte.store(value, Ordering::Relaxed));
     }
 }
 
