@@ -19,6 +19,8 @@ const ZEROED: [usize; 17] = [7, 8, 9, 10, 11, 12, 13, 14, 20, 21, 25, 26, 36, 39
 /// runs and when it ends, time-outs, and what the kernel has measured of the other side.
 const TIMER_FIELDS: [(usize, &str); 7] =
     [(5, "00:00000000"), (6, "00000000"), (12, "0"), (13, "0"), (14, "0"), (15, "0"), (16, "0")];
+/// What every processor of x86-64 can, and a counter of cycles that runs evenly.
+const FLAGS: &str = "fpu tsc msr cx8 cmov mmx fxsr sse sse2 syscall nx lm constant_tsc nonstop_tsc";
 /// Where the names of files begin in `maps`.
 const NAME_COLUMN: usize = 73;
 /// The field of its start, counted likewise.
@@ -36,7 +38,7 @@ impl Supervisor {
         let correct: fn(&mut Supervisor, &str) -> String =
             match path.strip_prefix("/proc/")?.split('/').collect::<Vec<_>>()[..] {
                 [_, "stat"] => |_, text| stat(text),
-                ["cpuinfo"] => |_, text| processors(text),
+                ["cpuinfo"] => |_, _| processors(),
                 [_, "status"] => |_, text| status(text),
                 [_, "maps"] => |_, text| maps(text),
                 ["thread-self" | "self", "net", "udp" | "udp6" | "tcp" | "tcp6"]
@@ -85,24 +87,32 @@ fn stat(text: &str) -> String {
     format!("{name}) {}\n", fields.collect::<Vec<_>>().join(" "))
 }
 
-/// The processors, as many as every world has, each with the frequency that its counter counts by.
-fn processors(text: &str) -> String {
-    let Some(first) = text.split("\n\n").next() else { return String::new() };
-    let mut all = String::new();
-    for number in 0..PROCESSORS {
-        for line in first.lines() {
-            let (name, value) = line.split_once(':').unwrap_or((line, ""));
-            let value = match name.trim() {
-                "processor" | "core id" | "apicid" | "initial apicid" => format!(" {number}"),
-                "cpu MHz" => " 1000.000".to_owned(),
-                "siblings" | "cpu cores" => format!(" {}", PROCESSORS),
-                _ => value.to_owned(),
-            };
-            all.push_str(&format!("{name}:{value}\n"));
-        }
-        all.push('\n');
-    }
-    all
+/// The processors of every world: of x86-64 without extensions, so that a recording is one for all machines.
+fn processors() -> String {
+    let processor = |number: u32| {
+        let facts: [(&str, String); 17] = [
+            ("processor", number.to_string()),
+            ("vendor_id", "AuthenticAMD".to_owned()),
+            ("cpu family", "15".to_owned()),
+            ("model", "1".to_owned()),
+            ("model name", "Processor of a world".to_owned()),
+            ("stepping", "0".to_owned()),
+            ("cpu MHz", "1000.000".to_owned()),
+            ("physical id", "0".to_owned()),
+            ("siblings", PROCESSORS.to_string()),
+            ("core id", number.to_string()),
+            ("cpu cores", PROCESSORS.to_string()),
+            ("apicid", number.to_string()),
+            ("fpu", "yes".to_owned()),
+            ("cpuid level", "1".to_owned()),
+            ("flags", FLAGS.to_owned()),
+            ("clflush size", "64".to_owned()),
+            ("cache_alignment", "64".to_owned()),
+        ];
+        let lines = facts.map(|(name, value)| format!("{name}\t: {value}\n"));
+        lines.concat() + "\n"
+    };
+    (0..PROCESSORS).map(processor).collect()
 }
 
 /// What `status` says of a process on every kernel, beside its memory.
@@ -169,8 +179,9 @@ fn memory(text: &str) -> String {
     text.lines().map(correct).collect()
 }
 
-/// The memory of a process, without the pages of the kernel, which each kernel has others of: files are of
-/// one device, and their inodes are made of their names.
+/// The memory of a process, without the pages of the kernel, which each kernel has others of, and without the
+/// name of the heap, which each finds elsewhere: files are of one device, and their inodes are made of their
+/// names.
 fn maps(text: &str) -> String {
     let mut corrected = String::new();
     for line in text.lines() {
@@ -180,6 +191,7 @@ fn maps(text: &str) -> String {
         if name.starts_with("[v") {
             continue;
         }
+        let name = if name == "[heap]" { "" } else { name };
         let inode = name.bytes().fold(0_u32, |all, byte| all.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let (device, inode) = if name.starts_with('/') { ("00:01", inode | 1) } else { ("00:00", 0) };
         let facts = format!("{range} {rights} {offset} {device} {inode}");
@@ -236,6 +248,8 @@ mod tests {
         let of_kernel =
             "7ffff7fbd000-7ffff7fbf000 r--p 00000000 00:00 0                          [vvar_vclock]\n";
         assert_eq!(maps(of_kernel), "");
+        let heap = "5555555bb000-5555555dc000 rw-p 00000000 00:00 0                          [heap]\n";
+        assert_eq!(maps(heap), "5555555bb000-5555555dc000 rw-p 00000000 00:00 0\n");
     }
 
     #[test]
