@@ -147,7 +147,7 @@ fn compare(
     let empty: &[Message] = &[];
     let [a, b] = [one, other].map(|qp| qp.map_or(empty, |qp| qp.messages.as_slice()));
     // Two runs have two clocks: what the first one alone posted comes after all that the second one did.
-    let ended_ns = b.last().map_or(0, |message| message.posted_ns + 1);
+    let ended_ns = b.last().map_or(0, |message| message.posted_ns.saturating_add(1));
     let mut say = |turn, kind, message: &Message, sentence: String| {
         let departure = Departure {
             kind,
