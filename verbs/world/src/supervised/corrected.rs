@@ -116,7 +116,7 @@ fn processors() -> String {
 }
 
 /// What `status` says of a process on every kernel, beside its memory.
-const OF_EVERY_KERNEL: [&str; 24] = [
+const OF_EVERY_KERNEL: [&str; 22] = [
     "Name",
     "Umask",
     "State",
@@ -126,8 +126,6 @@ const OF_EVERY_KERNEL: [&str; 24] = [
     "TracerPid",
     "Uid",
     "Gid",
-    "FDSize",
-    "Groups",
     "NStgid",
     "NSpid",
     "NSpgid",
@@ -155,6 +153,7 @@ fn status(text: &str) -> String {
         }
         Some(("Cpus_allowed", _)) => format!("Cpus_allowed:\t{:x}\n", (1_u64 << PROCESSORS) - 1),
         Some(("Cpus_allowed_list", _)) => format!("Cpus_allowed_list:\t0-{}\n", PROCESSORS - 1),
+        Some(("FDSize", _)) => "FDSize:\t256\n".to_owned(),
         Some(("Mems_allowed", _)) => "Mems_allowed:\t1\n".to_owned(),
         Some(("Mems_allowed_list", _)) => "Mems_allowed_list:\t0\n".to_owned(),
         Some((name, _)) if OF_EVERY_KERNEL.contains(&name) => format!("{line}\n"),

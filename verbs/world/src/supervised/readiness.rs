@@ -1,6 +1,6 @@
 //! Whether descriptors of a traced process are ready, found out without running it.
 
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -53,6 +53,14 @@ impl Descriptors {
         let known = asker.is_readable(file.as_fd());
         let is_ready = known.unwrap_or_else(|| are_ready(&mut [entry(file.as_fd(), interest.events)]));
         !is_ready && !is_epoll(file.as_fd())
+    }
+
+    /// Whether this is a netlink socket.
+    pub(crate) fn speaks_with_kernel(&self, descriptor: i32) -> bool {
+        use nix::sys::socket::{AddressFamily, SockaddrLike as _, SockaddrStorage, getsockname};
+        let address =
+            self.get(descriptor).and_then(|file| getsockname::<SockaddrStorage>(file.as_raw_fd()).ok());
+        address.and_then(|address| address.family()) == Some(AddressFamily::Netlink)
     }
 
     /// How long calls on this socket wait at most, if it has a time-out.

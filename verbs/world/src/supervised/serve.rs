@@ -342,7 +342,13 @@ impl Supervisor {
                     self.not_in_vain(id);
                     self.changes += 1;
                 }
-                self.note(id, &call.name(), result)?;
+                // What the kernel says of its interfaces is as long as this kernel has it.
+                let is_of_kernel = events == libc::POLLIN && flags.is_some() && result > 0 && {
+                    let process = self.threads.get(id).map(|thread| &thread.process);
+                    let descriptors = process.and_then(|process| self.descriptors.get(process));
+                    descriptors.is_some_and(|all| all.speaks_with_kernel(descriptor))
+                };
+                self.note(id, &call.name(), if is_of_kernel { 1 } else { result })?;
                 self.go(id, None)
             }
             Made::Away => Ok(()),
