@@ -262,6 +262,8 @@ fn private_mounts(command: &Prepared) -> bool {
         let _ = nix::unistd::mkdir(folder.as_c_str(), nix::sys::stat::Mode::S_IRWXU);
     }
     for folder in &command.private_folders {
+        // A recording may name one that this machine lacks.
+        let _ = nix::unistd::mkdir(folder.as_c_str(), nix::sys::stat::Mode::S_IRWXU);
         empty(folder);
     }
     for (path, text) in command.machine_files.iter().filter(|_| has_own_system) {
