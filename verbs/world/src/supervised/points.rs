@@ -79,7 +79,8 @@ impl Supervisor {
         }
         if kind == ASKS_FOR_PAGE {
             let page = self.page_of(id).map_or(0, |(_, page)| page as i64);
-            return self.answer(id, call, page);
+            // Each kernel has other room for it.
+            return self.answer_noted(id, call, page, i64::from(page != 0));
         }
         let is_vain = kind == IN_VAIN;
         if let Some(thread) = self.threads.get_mut(id) {

@@ -180,7 +180,18 @@ impl Supervisor {
 
     /// The call is not made: the program sees this result, and goes on.
     pub(crate) fn answer(&mut self, id: ThreadId, call: Call, result: i64) -> Result<(), WorldError> {
-        self.note(id, &call.name(), result)?;
+        self.answer_noted(id, call, result, result)
+    }
+
+    /// The same, where what is noted is another number, because that one is the kernel's.
+    pub(crate) fn answer_noted(
+        &mut self,
+        id: ThreadId,
+        call: Call,
+        result: i64,
+        noted: i64,
+    ) -> Result<(), WorldError> {
+        self.note(id, &call.name(), noted)?;
         match self.tracee(id)?.answer(&call.registers, result) {
             Ok(()) | Err(Errno::ESRCH) => self.go(id, None),
             Err(errno) => Err(errno.into()),
