@@ -100,6 +100,22 @@ impl Entry {
 }
 
 impl Grant {
+    /// The grant of a key by which no access finds memory: of a window that is not bound, or an indirect key.
+    pub(super) const fn of_no_memory(key: u32, pd: u32, backing: Backing) -> Grant {
+        Grant {
+            key,
+            pd,
+            address: 0,
+            iova: 0,
+            length: 0,
+            access: Access::empty(),
+            backing,
+            live: false,
+            qpn: None,
+            watched: None,
+        }
+    }
+
     /// Process address of `length` bytes at `address`. Neither sum nor difference can mislead:
     /// `iova + length - 1` does not wrap (checked at registration), so an address below `iova`
     /// gives an offset of at least `length`.

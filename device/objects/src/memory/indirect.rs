@@ -27,18 +27,7 @@ impl RegionTable {
     /// `NoMemory`: the table is full.
     pub fn make_indirect_key(&mut self, pd: u32, init: IndirectKeyInit) -> Result<RegionKeys, ResourceError> {
         // No access finds anything by the grant: `live` is false, and so the key is looked at here.
-        let grant = |key| Grant {
-            key,
-            pd,
-            address: 0,
-            iova: 0,
-            length: 0,
-            access: Access::empty(),
-            backing: Backing::OnDemand,
-            live: false,
-            qpn: None,
-            watched: None,
-        };
+        let grant = |key| Grant::of_no_memory(key, pd, Backing::OnDemand);
         let key = IndirectKey::new(init);
         let handle =
             self.insert(|number| Entry { grant: grant(number), kind: EntryKind::Indirect(Box::new(key)) })?;

@@ -172,7 +172,7 @@ fn rights_are_those_of_the_key_and_of_the_regions_of_its_pieces() {
     assert_eq!(scene.table.remote_read(key, 0, &mut [0; 16], Assumed), denied);
     let other = RemoteKey { pd: PD + 1, ..key };
     assert_eq!(scene.table.remote_read(other, 0, &mut [0; 1], Assumed), Err(MemoryError::WrongDomain));
-    // The region is gone, or is none.
+    // A deregistered region takes the piece with it, and a key that is no region's gives no piece.
     scene.table.deregister(scene.region.handle).unwrap();
     assert_eq!(scene.table.scatter(PD, &[scene.sge(0, 1)], 0, &[0], Assumed), Err(MemoryError::UnknownKey));
     let itself = KeyPiece { lkey: scene.key, ..piece };

@@ -222,18 +222,7 @@ impl RegionTable {
 
 /// The grant of a window that is not bound.
 fn unbound(key: u32, pd: u32) -> Grant {
-    Grant {
-        key,
-        pd,
-        address: 0,
-        iova: 0,
-        length: 0,
-        access: Access::empty(),
-        backing: Backing::Nothing,
-        live: false,
-        qpn: None,
-        watched: None,
-    }
+    Grant::of_no_memory(key, pd, Backing::Nothing)
 }
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ use crate::error::WorldError;
 use crate::options::WorldOptions;
 
 /// Environment variables of every world: the C library registers no restartable sequences, which depend on
-/// processors, and looks for libraries where it does on a processor without AVX2, which old
-/// versions and new ones name otherwise; Python leaves no compiled files, which the next run would find.
+/// processors, and looks for libraries where it does on a processor without AVX2, which old versions and new
+/// ones name otherwise; Python leaves no compiled files, which the next run would find.
 const ENVIRONMENT: [(&str, &str); 2] = [
     ("GLIBC_TUNABLES", "glibc.pthread.rseq=0:glibc.cpu.hwcaps=-AVX2,-AVX2_Usable"),
     ("PYTHONDONTWRITEBYTECODE", "1"),

@@ -377,6 +377,13 @@ extern "C" fn wr_set_mkey_layout_interleaved(
     });
 }
 
+/// Begins a request that sets the rights and the memory of a key, as the older calls do.
+fn begin_memory(mlx5: In<'_, mlx5dv_qp_ex>, mkey: Trusted<'_, mlx5dv_mkey>) {
+    value((), || {
+        begin(mlx5, mkey, SETTERS_OF_REGION, &mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 })
+    });
+}
+
 extern "C" fn wr_mr_list(
     mlx5: In<'_, mlx5dv_qp_ex>,
     mkey: Trusted<'_, mlx5dv_mkey>,
@@ -384,9 +391,7 @@ extern "C" fn wr_mr_list(
     num_sges: u16,
     sge: Array<'_, ibv_sge>,
 ) {
-    value((), || {
-        begin(mlx5, mkey, SETTERS_OF_REGION, &mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 })
-    });
+    begin_memory(mlx5, mkey);
     wr_set_mkey_access_flags(mlx5, access_flags);
     wr_set_mkey_layout_list(mlx5, num_sges, sge);
 }
@@ -399,9 +404,7 @@ extern "C" fn wr_mr_interleaved(
     num_interleaved: u16,
     data: Array<'_, mlx5dv_mr_interleaved>,
 ) {
-    value((), || {
-        begin(mlx5, mkey, SETTERS_OF_REGION, &mlx5dv_mkey_conf_attr { conf_flags: 0, comp_mask: 0 })
-    });
+    begin_memory(mlx5, mkey);
     wr_set_mkey_access_flags(mlx5, access_flags);
     wr_set_mkey_layout_interleaved(mlx5, repeat_count, num_interleaved, data);
 }
