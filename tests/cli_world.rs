@@ -43,6 +43,25 @@ fn a_world_has_a_runtime_folder_of_its_own_also_below_shared_memory() {
 }
 
 #[test]
+fn the_first_run_of_a_build_does_as_the_second_one() {
+    let scratch = Scratch::new("first");
+    let built = Path::new(env!("CARGO_BIN_EXE_pumice"));
+    let object = built.with_file_name("deps").join("libpumice.so");
+    let pumice = scratch.0.join("pumice");
+    std::fs::copy(built, &pumice).expect("the program can be copied");
+    std::fs::copy(object, scratch.0.join("libpumice.so")).expect("cargo built it for the tests");
+    let run = || {
+        let mut command = Command::new(&pumice);
+        command.args(["world", "--", "true"]).current_dir(&scratch.0).env("XDG_RUNTIME_DIR", &scratch.0);
+        command.output().expect("the program can be run")
+    };
+    let first = run();
+    assert!(text(&first.stderr).starts_with("pumice: certified: "), "{first:?}");
+    assert!(scratch.0.join("pumice-links").is_dir(), "this is what the first run makes");
+    assert_eq!(first, run());
+}
+
+#[test]
 fn a_search_finds_the_order_that_breaks_a_program_and_a_replay_has_it_again() {
     let scratch = Scratch::new("search");
     let found =

@@ -103,6 +103,17 @@ pub(super) fn links(library: &Library) -> Result<PathBuf, String> {
     links_elsewhere(object, &NAMES, fits)
 }
 
+/// Makes the folder of links beside a build before a world begins: the first `pumice run` of a build makes it,
+/// and would do otherwise than the runs after it. What is in the way, that `pumice run` says.
+pub(crate) fn make_links_of_build() {
+    let Ok(own) = own_program() else { return };
+    if let Ok(library) = find_beside(own.parent().unwrap_or(Path::new("/")))
+        && library.is_built
+    {
+        let _ = links(&library);
+    }
+}
+
 /// The object's path, or one in this user's runtime folder that leads to it where the loader would read two
 /// names into its own.
 ///

@@ -26,6 +26,7 @@ use pumice_device::profile::DeviceDescription;
 use pumice_device::settings::{self, CheckSettings, SettingError, Settings};
 use rustix::io::Errno;
 
+pub(crate) use library::make_links_of_build;
 pub(crate) use options::RunOptions;
 pub(crate) use own::own_program;
 pub(crate) use search::find;

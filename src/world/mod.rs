@@ -24,7 +24,7 @@ pub(crate) use options::WorldCommandOptions;
 use outcome::{RunOutcome, finish};
 
 use crate::outcome::{CommandError, CommandResult};
-use crate::run::{RunOptions, own_program};
+use crate::run::{RunOptions, make_links_of_build, own_program};
 
 const PARTS: u32 = 1_000_000;
 
@@ -79,6 +79,7 @@ fn world_of(run: &RunOptions) -> Result<WorldOptions, CommandError> {
             .map_err(|_| CommandError::Usage(format!("--seed {text}: give a whole number from 0")))?,
     };
     let own = own_program().map_err(CommandError::Failed)?;
+    make_links_of_build();
     let mut command: Vec<OsString> = vec![own.into_os_string(), "run".into()];
     let switches = [("--no-preload", run.no_preload), ("--sysfs", run.sysfs), ("--rsocket", run.rsocket)];
     command.extend(switches.iter().filter(|(_, given)| *given).map(|(name, _)| OsString::from(name)));

@@ -11,6 +11,7 @@ use super::options::ReplayWorldOptions;
 use super::outcome::{failed, finish};
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::printed::complain;
+use crate::run::make_links_of_build;
 
 /// Runs the command.
 pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
@@ -31,6 +32,7 @@ pub(super) fn run(options: &ReplayWorldOptions) -> CommandResult {
     let mut world = header.options();
     world.expected = Some(file);
     world.stop_at = options.stop_at;
+    make_links_of_build();
     match pumice_world::run(&world) {
         Err(stopped @ WorldError::Stopped(_)) => {
             complain(&stopped);
