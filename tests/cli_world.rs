@@ -46,10 +46,12 @@ fn a_world_has_a_runtime_folder_of_its_own_also_below_shared_memory() {
 fn the_first_run_of_a_build_does_as_the_second_one() {
     let scratch = Scratch::new("first");
     let built = Path::new(env!("CARGO_BIN_EXE_pumice"));
-    let object = built.with_file_name("deps").join("libpumice.so");
     let pumice = scratch.0.join("pumice");
     std::fs::copy(built, &pumice).expect("the program can be copied");
-    std::fs::copy(object, scratch.0.join("libpumice.so")).expect("cargo built it for the tests");
+    for object in ["libpumice.so", "libpumice_sysfs.so"] {
+        let from = built.with_file_name("deps").join(object);
+        std::fs::copy(from, scratch.0.join(object)).expect("cargo built it for the tests");
+    }
     let run = || {
         let mut command = Command::new(&pumice);
         command.args(["world", "--", "true"]).current_dir(&scratch.0).env("XDG_RUNTIME_DIR", &scratch.0);
