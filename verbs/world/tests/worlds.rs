@@ -136,6 +136,17 @@ fn temporary_files_are_those_of_the_world() {
 }
 
 #[test]
+fn libraries_are_looked_for_in_the_folders_of_no_processor() {
+    let scratch = Scratch::new("folders");
+    let script = "LD_LIBRARY_PATH=/nowhere LD_DEBUG=libs /bin/true 2>&1 | grep 'search path=/nowhere'";
+    let (ended, said) = printed(&world(&scratch, 1, &["sh", "-c", script]));
+    assert!(ended.exit == Exit::Code(0) && said.contains("LD_LIBRARY_PATH"), "{said}");
+    for folder in ["x86-64-v3", "x86-64-v4", "haswell", "avx512_1", "xeon_phi"] {
+        assert!(!said.contains(folder), "only some processors have {folder}: {said}");
+    }
+}
+
+#[test]
 fn threads_that_wait_for_memory_repeat() {
     repeats("spins", 4, 1);
 }

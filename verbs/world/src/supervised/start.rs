@@ -23,9 +23,10 @@ use crate::options::WorldOptions;
 
 /// Environment variables of every world: the C library registers no restartable sequences, which depend on
 /// processors, and looks for libraries where it does on a processor without AVX2, which old versions and new
-/// ones name otherwise; Python leaves no compiled files, which the next run would find.
+/// ones name otherwise, and without AVX-512, for which glibc before 2.37 has folders on Intel's processors;
+/// Python leaves no compiled files, which the next run would find.
 const ENVIRONMENT: [(&str, &str); 2] = [
-    ("GLIBC_TUNABLES", "glibc.pthread.rseq=0:glibc.cpu.hwcaps=-AVX2,-AVX2_Usable"),
+    ("GLIBC_TUNABLES", "glibc.pthread.rseq=0:glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-AVX512CD"),
     ("PYTHONDONTWRITEBYTECODE", "1"),
 ];
 /// The variable that names the folder of temporary files.
