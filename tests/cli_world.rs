@@ -64,6 +64,22 @@ fn the_first_run_of_a_build_does_as_the_second_one() {
 }
 
 #[test]
+fn a_slow_machine_replays_what_a_fast_one_recorded() {
+    let scratch = Scratch::new("slow");
+    let file = scratch.0.join("rounds");
+    let script = "awk '{ for (i = 0; i < $1; i++) sum += i } END { print \"done\" }' rounds";
+    let world = |rounds: &str, arguments: &[&str]| {
+        std::fs::write(&file, format!("{rounds}\n")).expect("the file can be written");
+        scratch.world(arguments)
+    };
+    let recorded = world("00001000", &["--save", "fast.world", "--", "sh", "-c", script]);
+    assert!(text(&recorded.stderr).starts_with("pumice: certified: "), "{recorded:?}");
+    // A second or more without a call, which ends the turn of a thread in a run that is no replay.
+    let again = world("50000000", &["replay", "fast.world"]);
+    assert!(text(&again.stderr).contains("the run is that of the recording, event by event"), "{again:?}");
+}
+
+#[test]
 fn a_search_finds_the_order_that_breaks_a_program_and_a_replay_has_it_again() {
     let scratch = Scratch::new("search");
     let found =

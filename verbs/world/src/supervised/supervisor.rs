@@ -34,6 +34,8 @@ use crate::recording::{Recorder, Recording};
 /// most, in ns. What does not is then left to do what it does, and at the end stopped.
 const FIRST_SPIN_NS: u64 = 500_000;
 const LONGEST_SPIN_NS: u64 = 500_000_000;
+/// At most in a replay: the recorded thread made its call, on a machine that may have been faster by far.
+const LONGEST_REPLAYED_SPIN_NS: u64 = 8_000_000_000;
 /// Calls in vain for which a thread counts that ran for long without any.
 const SPINS: u32 = 64;
 /// What that costs, in ns of the world.
@@ -273,6 +275,7 @@ impl Supervisor {
         }
         let tracee = thread.tracee;
         let (mut signal, mut spin_ns) = (signal, FIRST_SPIN_NS);
+        let longest_ns = if self.expected.is_some() { LONGEST_REPLAYED_SPIN_NS } else { LONGEST_SPIN_NS };
         let mut counted = 0;
         let mut is_stopped = true;
         loop {
@@ -286,7 +289,7 @@ impl Supervisor {
             }
             let mut stop = await_stop_within(tracee, spin_ns)?;
             is_stopped = !matches!(stop, Stop::Spins | Stop::Stuck);
-            if matches!(stop, Stop::Spins) && spin_ns < LONGEST_SPIN_NS {
+            if matches!(stop, Stop::Spins) && spin_ns < longest_ns {
                 spin_ns *= 4;
                 // Stopped where it happens to be.
                 tracee.interrupt()?;
@@ -426,9 +429,11 @@ impl Supervisor {
         for (id, thread) in &self.threads.threads {
             programs.push(format!("{} is {}", thread.name, self.threads.program(*id)));
         }
+        let doubts = self.record.certificate().doubts;
+        let doubts: String = doubts.iter().map(|doubt| format!("\n  perhaps because {doubt}")).collect();
         WorldError::Departed(format!(
             "the run departs from its recording at event {}\n  recorded: {recorded}\n  \
-             now:      {now}\n  before:   {}\n  {}",
+             now:      {now}\n  before:   {}\n  {}{doubts}",
             self.events,
             before.join("\n            "),
             programs.join(", "),
