@@ -119,7 +119,11 @@ fn data_that_does_not_fit_its_signature_stops_the_queue_before_the_next_fence() 
     rung.receive(&ack(SQ_PSN, 1));
     assert_eq!((rung.qp.state(), rung.qp.cancel_sends(4)), (QpState::Rts, None));
     rung.receive(&ack(SQ_PSN + 1, 2));
-    assert_eq!((rung.qp.state(), rung.host.events.len()), (QpState::Sqd, 0), "what has begun comes to its end");
+    assert_eq!(
+        (rung.qp.state(), rung.host.events.len()),
+        (QpState::Sqd, 0),
+        "what has begun comes to its end"
+    );
     assert_eq!(rung.qp.cancel_sends(4), None, "it still drains");
     rung.receive(&ack(SQ_PSN + 2, 3));
     assert_eq!(rung.host.take_sends(), successes(&[1, 3]));

@@ -40,8 +40,7 @@ const PACKET_CREDITS: u32 = 1 << 5;
 const OUT_OF_ORDER: u32 = 1 << 7;
 /// The send queue stops after data that does not fit its signatures.
 const SIGNATURE_PIPELINING: u32 = 1 << 6;
-const FLAGS_SERVED: u32 =
-    NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER | SIGNATURE_PIPELINING;
+const FLAGS_SERVED: u32 = NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER | SIGNATURE_PIPELINING;
 const FLAGS_KNOWN: u32 = (1 << 8) - 1;
 /// `MLX5DV_DCTYPE_*`.
 const TYPE_TARGET: u32 = 1;
@@ -139,9 +138,8 @@ fn service_of(
         return Err(invalid("its create_flags are not known, or exclude each other"));
     }
     if flags & !FLAGS_SERVED != 0 {
-        return Err(NOT_SUPPORTED.because(|| {
-            format!("{call} refused: it asks for tunnels, which this device does not have")
-        }));
+        return Err(NOT_SUPPORTED
+            .because(|| format!("{call} refused: it asks for tunnels, which this device does not have")));
     }
     let operations = operations_of(mlx5);
     if operations & !OPERATIONS_SERVED != 0 || operations != 0 && attributes.qp_type != QpType::Rc as u32 {
