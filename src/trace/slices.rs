@@ -136,6 +136,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn packets_of_services_without_opcodes_are_called_by_the_service() {
+        let name = |service| packet_name(packet_kind(service, 0x64));
+        assert_eq!(name("UD"), "UD_SEND_ONLY");
+        assert_eq!(
+            ["SRD", "DCI", "DCT", "DC"].map(name),
+            ["SRD", "DC", "DC", "DC"].map(|of| format!("{of} datagram"))
+        );
+        for (number, ..) in NUMBERED {
+            assert!(Opcode::from_byte(number).info().is_none(), "{number:#x} is the opcode of a packet");
+        }
+    }
+
+    #[test]
     fn the_parts_of_a_request_lie_one_after_the_other_within_it() {
         let message = Message {
             posted_ns: 10,

@@ -306,8 +306,8 @@ impl Hca {
         }
     }
 
-    /// Cancels the send requests with this identifier that have not begun, and says how many they are; `None`:
-    /// the queue pair's send queue is not drained in SQD.
+    /// Cancels the send requests with this identifier that have not begun, and says how many they are.
+    /// `None`: the queue pair's send queue is not drained in SQD.
     pub fn cancel_sends(&self, qpn: Qpn, wr_id: u64) -> Option<u32> {
         self.core.lock().queue_pairs.by_number(qpn)?.1.qp.cancel_sends(wr_id)
     }

@@ -296,7 +296,7 @@ pub(crate) extern "C" fn mlx5dv_init_obj(obj: In<'_, mlx5dv_obj>, obj_type: u64)
         let pair = obj.get()?.pd;
         let domain = live::<Pd>(pair.r#in)?;
         check_mlx5(&*domain.context()?)?;
-        // SAFETY: the program's pointer, which is NULL or leads to what the header says until the call returns.
+        // SAFETY: the program's pointer, which is NULL or leads to what the header says.
         let target = unsafe { Out::<mlx5dv_pd>::new(pair.out) }.required()?;
         target.set(mlx5dv_pd { pdn: domain.handle().index, comp_mask: 0 });
         Ok(())
@@ -317,7 +317,7 @@ pub(crate) extern "C" fn mlx5dv_set_context_attr(
         mlx5_of(context)?;
         if r#type != ATTRIBUTE_ALLOCATORS {
             return Err(NOT_SUPPORTED.because(|| {
-                format!("{call} refused: attribute {type} is not MLX5DV_CTX_ATTR_BUF_ALLOCATORS", type = r#type)
+                format!("{call} refused: attribute {} is not MLX5DV_CTX_ATTR_BUF_ALLOCATORS", r#type)
             }));
         }
         attr.get()?;

@@ -4,10 +4,11 @@
 use std::ffi::c_int;
 
 use pumice_calls::Call;
+use pumice_device::profile::Vendor;
 use pumice_transport::types::{AtomicOperation, Operand, RemoteTarget, SendFlags, SendOpcode, Sge, WcOpcode};
 
 use super::super::queue_pair_ex::{add, set, set_elements};
-use super::mlx5::serves;
+use super::looks_like;
 use crate::ground::abi::{mlx5dv_qp_ex, operation};
 use crate::ground::arguments::{Bytes, In};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
@@ -35,7 +36,7 @@ pub(super) fn fill_operations(c: &mut mlx5dv_qp_ex, operations: u64) {
 /// What waits in a send queue that has stopped is not done.
 pub(crate) extern "C" fn mlx5dv_qp_cancel_posted_send_wrs(mlx5: In<'_, mlx5dv_qp_ex>, wr_id: u64) -> c_int {
     let call = Call::mlx5dv_qp_cancel_posted_send_wrs;
-    if !serves() {
+    if !looks_like(Vendor::Mellanox) {
         return unserved::negative(call, "");
     }
     negative_of(call, About::NOTHING, || {
