@@ -135,7 +135,11 @@ impl ProcessBuilder {
 
 /// The name that verbs have for a service.
 fn service(one: &Sighting) -> &'static str {
-    if one.info.service.has_messages() { one.info.service.name() } else { "" }
+    match one.numbered() {
+        Some(service) => service,
+        None if one.info.service.has_messages() => one.info.service.name(),
+        None => "",
+    }
 }
 
 impl Builder {
@@ -152,7 +156,8 @@ impl Builder {
             self.qp.ways.push((one.source, one.destination));
         }
         let (mut message, mut transmission, side) = (0, 1, u8::from(!one.info.is_request));
-        if is_sent && one.info.is_request {
+        // A datagram of SRD or DC is a part of a message.
+        if is_sent && one.info.is_request && one.numbered().is_none() {
             (message, transmission) = self.messages.sent(at_ns, one);
         } else if !is_sent && !one.info.is_request {
             self.messages.answered(at_ns, one);

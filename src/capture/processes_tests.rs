@@ -2,6 +2,7 @@ use pumice_device::trace::{Reasons, SetbackKind, Timeline};
 use pumice_transport::types::WcStatus;
 
 use super::*;
+use crate::capture::plan::Datagram;
 
 fn golden(name: &str) -> Vec<u8> {
     let file = format!("{}/tests/golden/6.12/{name}.pcap", env!("CARGO_MANIFEST_DIR"));
@@ -73,4 +74,32 @@ fn captures_of_too_many_addresses_are_refused() {
     }
     let (_, why) = of(&whole).expect_err("too many");
     assert_eq!(why, "there are packets of more than 1024 addresses: filter it");
+}
+
+#[test]
+fn datagrams_of_srd_and_dc_are_of_these_services_and_no_messages() {
+    let mut builder = Builder::default();
+    for (number, numbered) in [(0, None), (1, Some("SRD")), (2, Some("DC"))] {
+        let datagram = Datagram { from_qpn: 7, numbered, digest: number, message: None };
+        let one = Sighting {
+            capture: 0,
+            time_ns: number,
+            source: std::net::IpAddr::from([10, 0, 0, 1]),
+            destination: std::net::IpAddr::from([10, 0, 0, 2]),
+            qpn: 9,
+            psn: 0,
+            info: pumice_transport::wire::Opcode::from_byte(0x64).info().expect("an opcode"),
+            payload_bytes: 8,
+            memory: None,
+            answer: None,
+            is_damaged: false,
+            is_lost: false,
+            is_planned: false,
+            is_outbound: Some(true),
+            datagram: Some(datagram),
+        };
+        assert_eq!(service(&one), numbered.unwrap_or("UD"));
+        builder.take(number, Seen::Sent, &one, Some(7));
+    }
+    assert_eq!((builder.qp.packets.len(), builder.messages.finish().len()), (3, 1));
 }

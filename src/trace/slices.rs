@@ -2,6 +2,7 @@
 
 use pumice_device::trace::{Message, Receive};
 use pumice_transport::types::{SendOpcode, WcStatus};
+use pumice_transport::wire::Opcode;
 use serde_json::{Value, json};
 
 /// A span.
@@ -24,6 +25,29 @@ pub(super) fn status_name(status: u8) -> String {
 pub(super) fn opcode_name(opcode: u8) -> String {
     let known = SendOpcode::from_number(u32::from(opcode));
     known.map_or_else(|| format!("operation {opcode}"), |known| known.name().to_owned())
+}
+
+/// Services without packets of their own: a number that no packet has, the services of queue pairs, and what
+/// their datagrams are called.
+const NUMBERED: [(u8, &[&str], &str); 2] =
+    [(0xf0, &["SRD"], "SRD datagram"), (0xf1, &["DC", "DCI", "DCT"], "DC datagram")];
+
+/// Whether a service has no packets of its own.
+pub(super) fn is_numbered(service: &str) -> bool {
+    NUMBERED.iter().any(|(_, services, _)| services.contains(&service))
+}
+
+/// What a packet of a queue pair is listed under: its opcode, or the number of a service without packets of
+/// its own.
+pub(super) fn packet_kind(service: &str, opcode: u8) -> u8 {
+    let own = NUMBERED.iter().find(|(_, services, _)| services.contains(&service));
+    own.map_or(opcode, |(number, ..)| *number)
+}
+
+/// Name of the packets that are listed under a number.
+pub(super) fn packet_name(kind: u8) -> String {
+    let own = NUMBERED.iter().find(|(number, ..)| *number == kind);
+    own.map_or_else(|| Opcode::from_byte(kind).to_string(), |(.., name)| (*name).to_owned())
 }
 
 /// Microseconds.
@@ -110,6 +134,19 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_of_services_without_opcodes_are_called_by_the_service() {
+        let name = |service| packet_name(packet_kind(service, 0x64));
+        assert_eq!(name("UD"), "UD_SEND_ONLY");
+        assert_eq!(
+            ["SRD", "DCI", "DCT", "DC"].map(name),
+            ["SRD", "DC", "DC", "DC"].map(|of| format!("{of} datagram"))
+        );
+        for (number, ..) in NUMBERED {
+            assert!(Opcode::from_byte(number).info().is_none(), "{number:#x} is the opcode of a packet");
+        }
+    }
 
     #[test]
     fn the_parts_of_a_request_lie_one_after_the_other_within_it() {

@@ -6,12 +6,16 @@ use pumice_device::findings::text::{Column, Table};
 use pumice_device::findings::{Fields, Finding, json};
 use pumice_device::trace::{Causes, Group, Timeline};
 
+use super::slices::is_numbered;
 use crate::outcome::{CommandError, CommandResult, Outcome};
 
 pub(super) fn run(timeline: &Timeline, slowest: usize, json: bool, out: &mut dyn Write) -> CommandResult {
     let causes = Causes::of(timeline, slowest);
-    let written =
-        if json { out.write_all(json::line(&object(&causes)).as_bytes()) } else { text(&causes, out) };
+    let written = if json {
+        out.write_all(json::line(&object(&causes)).as_bytes())
+    } else {
+        text(&causes, timeline, out)
+    };
     written.map_err(CommandError::Output)?;
     Ok(Outcome::Good)
 }
@@ -37,13 +41,30 @@ fn object(causes: &Causes) -> Fields {
         .with("is_cut", *is_cut)
 }
 
-fn text(causes: &Causes, out: &mut dyn Write) -> io::Result<()> {
+/// Queue pairs whose requests no trace has: those of services without packets of their own.
+fn unfollowed(timeline: &Timeline) -> usize {
+    let queue_pairs = timeline.processes.iter().flat_map(|process| &process.queue_pairs);
+    queue_pairs.filter(|qp| is_numbered(&qp.service)).count()
+}
+
+fn text(causes: &Causes, timeline: &Timeline, out: &mut dyn Write) -> io::Result<()> {
     let Causes { failed, flushed, unfinished, messages, is_cut, .. } = causes;
     writeln!(
         out,
         "{messages} send requests: {failed} failed, {flushed} were flushed after a failure, {unfinished} had \
          not ended"
     )?;
+    match unfollowed(timeline) {
+        0 => {}
+        1 => writeln!(
+            out,
+            "The requests of 1 queue pair of SRD or DC are not among them: traces have its packets."
+        )?,
+        more => writeln!(
+            out,
+            "The requests of {more} queue pairs of SRD or DC are not among them: traces have their packets."
+        )?,
+    }
     paragraphs(&findings(causes, true), |_| "FAILED".to_owned(), out)?;
     paragraphs(&findings(causes, false), |number| (number + 1).to_string(), out)?;
     if *is_cut {

@@ -239,6 +239,14 @@ pub trait Host {
         None
     }
 
+    /// Whether data of these local buffers, whose keys have signatures, was found not to fit them, and the
+    /// program has not been told yet. Asked of queue pairs that stop then.
+    #[cold]
+    fn has_bad_signature(&mut self, sges: &[Sge]) -> bool {
+        let _ = sges;
+        false
+    }
+
     /// Sends an Ethernet frame of `length_bytes` bytes. What the network has no room for is lost, as it may
     /// be anywhere on its way. A host without Ethernet makes no raw packet queue pairs.
     ///

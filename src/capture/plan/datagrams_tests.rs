@@ -29,7 +29,7 @@ fn datagram(from_qpn: u32, number: u32, to: (u8, u32)) -> Sighting {
         is_lost: false,
         is_planned: false,
         is_outbound: Some(true),
-        datagram: Some(Datagram { from_qpn, digest: u64::from(number), message: None }),
+        datagram: Some(Datagram { from_qpn, numbered: None, digest: u64::from(number), message: None }),
     }
 }
 

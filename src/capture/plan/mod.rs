@@ -19,6 +19,8 @@ use rules::Rules;
 use sides::{Sides, streams};
 use sighting::{MAX_PACKETS, sightings};
 
+#[cfg(test)]
+pub(super) use sighting::Datagram;
 pub(super) use sighting::{Sighting, all_sightings};
 
 /// Prints the plan of one capture, or of one of the sender's side and one of the receiver's side.

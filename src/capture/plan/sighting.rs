@@ -46,6 +46,8 @@ pub(crate) struct Sighting {
 pub(crate) struct Datagram {
     /// The queue pair that sent it.
     pub(crate) from_qpn: u32,
+    /// The service, if it is one that has no packets of its own: "SRD", "DC".
+    pub(crate) numbered: Option<&'static str>,
     /// Of its payload.
     pub(crate) digest: u64,
     /// The message of connection management that it is.
@@ -83,6 +85,13 @@ pub(crate) fn all_sightings(input: impl Read, most: usize) -> Result<Vec<Sightin
     }
 }
 
+impl Sighting {
+    /// The service, if it has no packets of its own: its datagrams are parts of messages, and answers.
+    pub(crate) fn numbered(&self) -> Option<&'static str> {
+        self.datagram.as_ref()?.numbered
+    }
+}
+
 fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
     let headers = record.headers.wire()?;
     let info = headers.bth.opcode.info()?;
@@ -104,6 +113,7 @@ fn sighting(frame: &Frame<'_>, record: &Record) -> Option<Sighting> {
         is_outbound: frame.is_outbound,
         datagram: headers.deth.map(|deth| Datagram {
             from_qpn: deth.source.value(),
+            numbered: record.part.as_ref().map(|part| part.0.service),
             digest: record.digest,
             message: record.message.clone(),
         }),

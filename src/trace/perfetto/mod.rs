@@ -15,11 +15,10 @@ use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 
 use pumice_device::trace::{Packet, PacketIndex, QueuePair, Timeline, TimelineProcess};
-use pumice_transport::wire::Opcode;
 use serde_json::json;
 
 use super::lanes::Lanes;
-use super::slices::{self, Slice};
+use super::slices::{self, Slice, packet_kind, packet_name};
 use chrome::Chrome;
 use pftrace::Pftrace;
 use sink::{ArrowEnd, Sink, Track};
@@ -156,7 +155,7 @@ fn packets(
 }
 
 fn packet_slice(qp: &QueuePair, packet: &Packet, end_ns: u64, has_arrow: bool) -> Slice {
-    let opcode = Opcode::from_byte(packet.opcode);
+    let opcode = packet_name(packet_kind(&qp.service, packet.opcode));
     let again = if packet.transmission > 1 { format!(" ({}x)", packet.transmission) } else { String::new() };
     let fate = match (packet.is_lost, packet.is_dropped) {
         (true, _) => " lost",

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::numbering::{Numbering, peer};
 use super::requests::Requests;
+use crate::trace::slices::{packet_kind, packet_name};
 
 /// A fault plan lost it.
 const LOST: u8 = 1;
@@ -96,10 +97,15 @@ impl Flights {
         let mut opcodes = columns.opcode.clone();
         opcodes.sort_unstable();
         opcodes.dedup();
-        let name = |byte: u8| (byte, Opcode::from_byte(byte).to_string());
+        let name = |kind: u8| (kind, packet_name(kind));
         columns.opcodes = opcodes.into_iter().map(name).collect();
         columns
     }
+}
+
+/// A packet with the number that it is listed under in place of its opcode.
+fn shown(qp: &QueuePair, packet: &Packet) -> Packet {
+    Packet { opcode: packet_kind(&qp.service, packet.opcode), ..*packet }
 }
 
 const fn key(location: PacketIndex) -> (usize, usize, usize) {
@@ -178,7 +184,7 @@ impl<'a> Finder<'a> {
             took_ns,
             from: Some(self.index(at)),
             to,
-            packet: *packet,
+            packet: shown(qp, packet),
             request,
             flags,
         };
@@ -217,7 +223,7 @@ impl<'a> Finder<'a> {
             took_ns: Some(0),
             from: self.peer_of(qp).map(|(process, qp)| self.numbering.index(process, qp)),
             to: Some(self.index(at)),
-            packet: *packet,
+            packet: shown(qp, packet),
             request: if answers { self.answered((at.process, at.queue_pair), packet) } else { None },
             flags: (u8::from(packet.is_dropped) * DROPPED) | (u8::from(answers) * ANSWER),
         }

@@ -429,8 +429,34 @@ impl QueuePair {
         }
     }
 
+    /// After a request whose local data does not fit its signatures the send queue stops in SQD, before the
+    /// next request with a fence at the latest, and SQ_DRAINED tells of it.
+    pub const fn stop_at_bad_signature(&mut self) {
+        self.settings.stops_at_bad_signature = true;
+    }
+
+    /// Cancels the requests with this identifier that have not begun: they complete as if they had done their
+    /// work, and do nothing. How many they are; `None`: the send queue is not drained in SQD.
+    pub fn cancel_sends(&mut self, wr_id: u64) -> Option<u32> {
+        let has_stopped = self.state == QpState::Sqd && !self.draining && self.numbered.is_none();
+        has_stopped.then(|| self.requester.cancel(wr_id))
+    }
+
+    /// Data of a request did not fit its signatures.
+    #[cold]
+    fn stop<H: Host>(&mut self, host: &mut H) {
+        self.requester.has_bad_signature = false;
+        if self.state == QpState::Rts {
+            self.change_state(QpState::Sqd, Actor::Requester, host);
+            (self.draining, self.attributes.en_sqd_async_notify) = (true, true);
+        }
+    }
+
     /// SQD: raises SQ_DRAINED once the started messages are answered.
     fn finish_drain<H: Host>(&mut self, host: &mut H) {
+        if self.requester.has_bad_signature {
+            self.stop(host);
+        }
         let is_idle = self.numbered.as_ref().is_none_or(|numbered| numbered.is_idle());
         if self.draining && is_idle && self.requester.queue.head() >= self.requester.started {
             self.draining = false;

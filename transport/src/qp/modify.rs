@@ -50,6 +50,7 @@ impl Settings {
             max_rd_atomic: 0,
             max_dest_rd_atomic: 0,
             congestion: config.congestion.clone(),
+            stops_at_bad_signature: false,
         }
     }
 }

@@ -215,6 +215,17 @@ impl SendWqe {
         }
     }
 
+    /// It does nothing when its turn comes, and completes as it would have: it is a copy of no bytes.
+    #[cold]
+    pub(crate) fn cancel(&mut self) {
+        self.completes_as = Some(self.completion());
+        self.opcode = SendOpcode::CopyMemory;
+        self.flags.remove(SendFlags::INLINE);
+        (self.packet_count, self.length_bytes) = (0, 0);
+        self.data = Data::Nothing;
+        self.operands = Operands::CopyTo(Sge { address: 0, length: 0, lkey: 0 });
+    }
+
     /// What its completion shows.
     #[inline]
     pub(crate) fn completion(&self) -> WcOpcode {

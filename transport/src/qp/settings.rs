@@ -62,6 +62,8 @@ pub(crate) struct Settings {
     /// READs and atomics the peer may have outstanding here.
     pub(crate) max_dest_rd_atomic: u8,
     pub(crate) congestion: Congestion,
+    /// Data that does not fit its signatures stops the send queue.
+    pub(crate) stops_at_bad_signature: bool,
 }
 
 impl Settings {

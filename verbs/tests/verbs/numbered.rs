@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use pumice_device::share::inspect;
+use pumice_device::trace::Timeline;
 use pumice_verbs::{
     DcInitiator, DcTarget, Device, DeviceOptions, FabricConfig, Fault, FaultPlan, RecvRequest, SendRequest,
     Simulation, SrdQueuePair, WcOpcode, WcStatus, WirePlan,
@@ -182,4 +184,35 @@ fn messages_of_srd_arrive_once_each_from_any_peer() {
 #[test]
 fn an_initiator_of_dc_sends_to_several_targets_in_order() {
     on_both(92, dc);
+}
+
+/// The services of the queue pairs of a trace.
+fn services_in(trace: &std::path::Path) -> Vec<String> {
+    let file = std::fs::File::open(trace).unwrap();
+    let timeline = Timeline::read([("one".to_owned(), file)]).unwrap();
+    let queue_pairs = timeline.processes.iter().flat_map(|process| &process.queue_pairs);
+    queue_pairs.map(|qp| qp.service.clone()).collect()
+}
+
+#[test]
+fn traces_and_what_processes_tell_call_queue_pairs_by_their_services() {
+    let folder = scratch("services");
+    let address = IpAddr::V4(Ipv4Addr::new(127, 93, 0, 1));
+    let options = DeviceOptions::new().addresses([address]).tag("services").trace(folder.join("trace"));
+    let device = Device::open(options).unwrap();
+    let side = Side::new(device);
+    let srd = SrdQueuePair::builder(&side.domain, &side.cq, &side.cq).build().unwrap();
+    let initiator = DcInitiator::builder(&side.domain, &side.cq).build().unwrap();
+    let srq = side.domain.shared_receive_queue(4, 1).unwrap();
+    let target = DcTarget::builder(&side.domain, &side.cq, &srq, 7).build().unwrap();
+
+    let own = std::process::id();
+    let processes = inspect(4791, None, LIMIT).unwrap();
+    let told = processes.iter().filter(|one| one.sharer.pid == own).filter_map(|one| one.objects.as_ref());
+    let services: Vec<&str> = told.flat_map(|told| &told.qps).map(|qp| qp.service.as_str()).collect();
+    for service in ["SRD", "DCI", "DCT"] {
+        assert!(services.contains(&service), "{services:?}");
+    }
+    drop((target, srq, initiator, srd, side));
+    assert_eq!(services_in(&folder.join("trace")), ["SRD", "DCI", "DCT"]);
 }

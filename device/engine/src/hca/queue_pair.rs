@@ -299,6 +299,19 @@ impl Hca {
         works
     }
 
+    /// The send queue of a queue pair stops in SQD after data that does not fit its signatures.
+    pub fn stop_at_bad_signature(&self, qpn: Qpn) {
+        if let Some((_, entry)) = self.core.lock().queue_pairs.by_number(qpn) {
+            entry.qp.stop_at_bad_signature();
+        }
+    }
+
+    /// Cancels the send requests with this identifier that have not begun, and says how many they are.
+    /// `None`: the queue pair's send queue is not drained in SQD.
+    pub fn cancel_sends(&self, qpn: Qpn, wr_id: u64) -> Option<u32> {
+        self.core.lock().queue_pairs.by_number(qpn)?.1.qp.cancel_sends(wr_id)
+    }
+
     /// A number that no queue pair gets until it is released, for programs that tell peers of one that does
     /// not exist.
     ///

@@ -148,6 +148,12 @@ impl Host for DeviceHost<'_> {
         memory.has_signatures().then(|| sges.iter().map(|sge| memory.wire_bytes_of(sge, true)).sum())
     }
 
+    #[cold]
+    fn has_bad_signature(&mut self, sges: &[Sge]) -> bool {
+        let memory = &self.memory;
+        memory.has_signatures() && sges.iter().any(|sge| memory.has_signature_error(sge.lkey))
+    }
+
     fn bind_window(&mut self, qp: &QpContext, bind: &WindowBind) -> Result<(), MemoryError> {
         self.drain_stores();
         self.memory.bind_window(qp.pd, qp.qpn, bind)

@@ -103,8 +103,11 @@ impl Checker {
         let context = &mut self.context;
         let Some(object) = context.objects.at_mut(qp.address) else { return };
         object.ordinal = qp.ordinal;
+        // Of services that only a vendor has, what is true of the others may not be.
+        let service = if matches!(qp.service, "SRD" | "DCI" | "DCT") { qp.service } else { "" };
+        let gap = if service.is_empty() { "" } else { ", " };
         let known = Qp {
-            name: format!("{} (number {:#x})", object.name(), qp.number),
+            name: format!("{} ({service}{gap}number {:#x})", object.name(), qp.number),
             service: qp.service,
             // No queue has the last handle.
             send_cq: qp.send_cq.map_or(u32::MAX, |cq| context.own.handle(cq)),

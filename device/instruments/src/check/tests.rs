@@ -30,6 +30,11 @@ const CHANNEL: u64 = 0x3000;
 
 /// A checker that knows a completion queue of this depth and a queue pair on it.
 fn checker(depth: u32) -> Checker {
+    checker_of("RC", depth)
+}
+
+/// The same; the queue pair is of this service.
+fn checker_of(service: &'static str, depth: u32) -> Checker {
     let mut checker = Checker::new(capture, true);
     at(1);
     checker.object_made(0x1000, "completion queue", "ibv_create_cq");
@@ -41,7 +46,7 @@ fn checker(depth: u32) -> Checker {
         address: 0x2000,
         number: 0x12,
         ordinal: 0,
-        service: "RC",
+        service,
         send_cq: Some(5),
         recv_cq: Some(5),
         capacity,
@@ -175,6 +180,15 @@ fn attributes_are_found_that_mean_something_else() {
         ("read-depth-mismatch", 41, 1),
     ];
     assert_eq!(kinds(&mut checker), found);
+}
+
+#[test]
+fn queue_pairs_of_vendors_services_are_called_by_them() {
+    let name = |service| checker_of(service, 4).context.qps.get(&0x12).map(|qp| qp.name.clone());
+    assert_eq!(name("RC").as_deref(), Some("queue pair 1 (number 0x12)"));
+    for service in ["SRD", "DCI", "DCT"] {
+        assert_eq!(name(service), Some(format!("queue pair 1 ({service}, number 0x12)")));
+    }
 }
 
 #[test]

@@ -152,6 +152,10 @@ impl IndirectKey {
         self.error.set(self.error.get().or(Some(error)));
     }
 
+    pub(super) fn has_error(&self) -> bool {
+        self.error.get().is_some()
+    }
+
     pub(super) fn take_error(&self) -> Option<SignatureError> {
         self.error.take()
     }

@@ -235,6 +235,11 @@ impl RegionTable {
         self.indirect_key(key).map(IndirectKey::take_error)
     }
 
+    /// Whether such an error waits to be asked for.
+    pub fn has_signature_error(&self, key: u32) -> bool {
+        self.indirect_key(key).is_some_and(IndirectKey::has_error)
+    }
+
     /// Bytes on the wire of the data that a local buffer names. `posted`: when the requests that were posted
     /// have been executed, and not now.
     pub fn wire_bytes_of(&self, sge: &Sge, posted: bool) -> u64 {

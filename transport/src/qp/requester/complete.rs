@@ -36,8 +36,18 @@ impl Requester {
             if self.judged.is_some() {
                 return;
             }
+            if settings.stops_at_bad_signature {
+                self.look_at_signatures(host);
+            }
             self.complete_head(settings, WcStatus::Success, host);
         }
+    }
+
+    /// Asks the host about the data of the entry at the head, which is done.
+    #[cold]
+    fn look_at_signatures<H: Host>(&mut self, host: &mut H) {
+        let head = self.queue.entry(self.queue.head());
+        self.has_bad_signature |= head.is_some_and(|wqe| host.has_bad_signature(wqe.sges()));
     }
 
     /// Asks the host about the entry at the head, which is done.

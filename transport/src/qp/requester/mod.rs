@@ -125,6 +125,8 @@ pub(crate) struct Requester {
     pub(crate) local_failure: Option<(u64, WcStatus)>,
     /// The status that the host gives the entry at the head, which is done.
     pub(crate) judged: Option<WcStatus>,
+    /// Data of a request that has completed did not fit its signatures: the queue pair is to stop.
+    pub(crate) has_bad_signature: bool,
     /// Unsignaled requests completed since the last completion was made.
     unreported: u32,
     packets_since_ack_request: u32,
@@ -166,6 +168,7 @@ impl Requester {
             forged: None,
             local_failure: None,
             judged: None,
+            has_bad_signature: false,
             unreported: 0,
             packets_since_ack_request: 0,
             doubts_depth: false,
@@ -239,6 +242,25 @@ impl Requester {
             Some(wqe) if !wqe.is_local() => self.acked.since(wqe.first_psn).max(0) as u32,
             _ => 0,
         };
+    }
+
+    /// The requests with this identifier that have not begun do nothing when their turn comes; how many they
+    /// are. All that has begun has completed. Requests behind them get the PSNs that these would have had.
+    #[cold]
+    pub(crate) fn cancel(&mut self, wr_id: u64) -> u32 {
+        let mut count = 0;
+        let mut psn = self.cursor_psn();
+        for number in self.started..self.queue.tail() {
+            let Some(wqe) = self.queue.entry_mut(number) else { break };
+            if wqe.wr_id == wr_id {
+                wqe.cancel();
+                count += 1;
+            }
+            wqe.first_psn = psn;
+            psn = wqe.end_psn();
+        }
+        self.next_psn = psn;
+        count
     }
 
     /// Whether a transmit call could do anything (it may still find the window full).

@@ -104,7 +104,7 @@ impl Requester {
         //= statement:28
         //| A fence waits for earlier READs and atomic operations, and not for SENDs and WRITEs.
         let fenced = wqe.flags.contains(SendFlags::FENCE) && self.cursor_packet == 0;
-        if fenced && !self.outstanding.is_empty() {
+        if fenced && (!self.outstanding.is_empty() || self.may_stop(settings)) {
             return true;
         }
         //= statement:27
@@ -120,6 +120,12 @@ impl Requester {
             }
         }
         self.in_flight() >= self.window.packets()
+    }
+
+    /// Whether the request at the cursor, which has a fence, might not begin any more: data before it has not
+    /// fitted its signatures, or that is not known yet.
+    fn may_stop(&self, settings: &Settings) -> bool {
+        settings.stops_at_bad_signature && (self.has_bad_signature || self.cursor > self.queue.head())
     }
 
     /// Whether the rate lets a packet leave now.

@@ -76,6 +76,8 @@ pub(crate) struct FakeHost {
     pub(crate) frames: Vec<Vec<u8>>,
     /// Each FLUSH executed.
     pub(crate) flushes: Vec<Flushed>,
+    /// L_Keys whose data does not fit its signatures.
+    pub(crate) bad_signatures: Vec<u32>,
     /// Whether it listens to packets.
     pub(crate) listens_to_packets: bool,
     /// Events of packets that were sent, whether it listens or not.
@@ -130,6 +132,10 @@ impl Host for FakeHost {
 
     fn scatter(&mut self, pd: u32, sges: &[Sge], offset: u64, data: &[u8]) -> Result<(), MemoryError> {
         self.memory.store(pd, sges, offset, data)
+    }
+
+    fn has_bad_signature(&mut self, sges: &[Sge]) -> bool {
+        sges.iter().any(|sge| self.bad_signatures.contains(&sge.lkey))
     }
 
     fn check_remote(

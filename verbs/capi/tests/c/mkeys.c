@@ -71,7 +71,7 @@ struct setter {
 	void (*copy)(struct setter *, uint32_t, uint64_t, uint32_t, uint64_t, size_t);
 	void *crypto;
 };
-enum { INTERLEAVED = 1, LIST = 2, CONFIGURE = 4, RAW = 8, COPY = 16, ALL = 31, OPERATIONS = 4 };
+enum { INTERLEAVED = 1, LIST = 2, CONFIGURE = 4, RAW = 8, COPY = 16, ALL = 31, OPERATIONS = 4, FLAGS = 1 };
 enum { INDIRECT = 1, SIGNATURE = 2, PEER_INVALIDATES = 16 };
 
 struct ibv_qp *create(struct ibv_context *, void *, void *) __asm__("mlx5dv_create_qp");
@@ -80,11 +80,14 @@ struct key *make_key(struct key_attr *) __asm__("mlx5dv_create_mkey");
 int check_key(struct key *, struct error *, size_t) __asm__("_mlx5dv_mkey_check");
 int end_key(struct key *) __asm__("mlx5dv_destroy_mkey");
 int query(struct ibv_context *, void *) __asm__("mlx5dv_query_device");
+int cancel(struct setter *, uint64_t) __asm__("mlx5dv_qp_cancel_posted_send_wrs");
 
 static struct ibv_qp *one, *two;
 static struct ibv_qp_ex *ex;
 static struct setter *mlx5;
 static char *bytes = (char *)memory;
+
+static uint32_t create_flags;
 
 static struct ibv_qp *queue_pair(uint64_t operations)
 {
@@ -99,7 +102,8 @@ static struct ibv_qp *queue_pair(uint64_t operations)
 		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |
 				  IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV,
 	};
-	struct qp_attr attr = {.comp_mask = OPERATIONS, .send_ops_flags = operations};
+	struct qp_attr attr = {
+		.comp_mask = FLAGS | OPERATIONS, .create_flags = create_flags, .send_ops_flags = operations};
 	return create(ctx, &extended, &attr);
 }
 
@@ -368,6 +372,59 @@ static void signatures(void)
 	FAILS(end_key(plain), 0);
 }
 
+/* A transfer and, behind a fence, the answer that says it is good: of bad data the answer is taken back. */
+static void bad_data_stops_the_queue(void)
+{
+	create_flags = 1 << 6;
+	make_pair();
+	create_flags = 0;
+	struct key *from = key_for(SIGNATURE, 1);
+	struct crc crc = {.seed = 0xffffffff};
+	struct blocks blocks = {.type = 1, .of = &crc};
+	struct signatures of = {.memory = &blocks, .check_mask = 0xf0};
+	sign(from, 0, 516, &of, 0);
+	memset(bytes, 1, 516);
+	memset(bytes + 1000, 0, 512);
+	struct ibv_async_event event;
+	for (int round = 0; round < 2; round++) {
+		post_receive(two, 7, 2000, 32);
+		begin(5, 0);
+		ibv_wr_rdma_write(ex, mr->rkey, (uintptr_t)bytes + 1000);
+		ibv_wr_set_sge(ex, from->lkey, 0, 512);
+		ex->wr_id = 6;
+		ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+		ibv_wr_send(ex);
+		ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)bytes + 3000, 16);
+		FAILS(ibv_wr_complete(ex), 0);
+		CLAIM(ibv_get_async_event(ctx, &event) == 0);
+		CLAIM(event.event_type == IBV_EVENT_SQ_DRAINED && event.element.qp == one);
+		ibv_ack_async_event(&event);
+		struct ibv_wc wc;
+		CLAIM(ibv_poll_cq(cq, 1, &wc) == 0 && bytes[1000] == 1 && wrong_part(from, 0) == 1);
+		CLAIM(cancel(mlx5, 5) == 0 && cancel(mlx5, 6) == 1);
+		begin(8, IBV_SEND_SIGNALED);
+		ibv_wr_send(ex);
+		ibv_wr_set_sge(ex, mr->lkey, (uintptr_t)bytes + 3000, 8);
+		FAILS(ibv_wr_complete(ex), 0);
+		struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQD};
+		FAILS(ibv_modify_qp(one, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+		wc = completion();
+		CLAIM(wc.wr_id == 6 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND);
+		for (int i = 0; i < 2; i++) {
+			wc = completion();
+			CLAIM(wc.status == IBV_WC_SUCCESS && (wc.wr_id == 8 || (wc.wr_id == 7 && wc.byte_len == 8)));
+		}
+	}
+	CLAIM(cancel(mlx5, 6) == -EINVAL && cancel(NULL, 6) == -EINVAL);
+	end_pair();
+	FAILS(end_key(from), 0);
+	struct ibv_qp_init_attr_ex wants = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_UD, .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+	};
+	REFUSED(create(ctx, &wants, &(struct qp_attr){.comp_mask = FLAGS, .create_flags = 1 << 6}), EOPNOTSUPP);
+}
+
 /* A buffer beyond the layout, and a region that is gone. */
 static void local_buffers_are_checked(void)
 {
@@ -535,6 +592,7 @@ int main(void)
 	requests_are_refused();
 	peers_reach_a_layout();
 	end_pair();
+	bad_data_stops_the_queue();
 	local_buffers_are_checked();
 	/* A key keeps its domain; one that stays goes with the context. */
 	struct ibv_pd *other = ibv_alloc_pd(ctx);

@@ -44,6 +44,8 @@ int change_leaf(void *, struct sched *) __asm__("mlx5dv_sched_leaf_modify");
 int drop_node(void *) __asm__("mlx5dv_sched_node_destroy");
 int drop_leaf(void *) __asm__("mlx5dv_sched_leaf_destroy");
 int belong(struct ibv_qp *, void *, void *) __asm__("mlx5dv_modify_qp_sched_elem");
+int numbers_of(void *, uint64_t) __asm__("mlx5dv_init_obj");
+int set_attribute(struct ibv_context *, int, void *) __asm__("mlx5dv_set_context_attr");
 int source_port(struct ibv_qp *, uint16_t) __asm__("mlx5dv_modify_qp_udp_sport");
 
 static struct ibv_cq_init_attr_ex plain = {.cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS};
@@ -147,6 +149,38 @@ static void reserved_numbers(void)
 	FAILS(reserve(second, &first), 0);
 	FAILS(release(ctx, first), EINVAL);
 	FAILS(ibv_close_device(second), 0);
+}
+
+static void objects(void)
+{
+	struct {
+		uint32_t number;
+		uint64_t comp_mask;
+	} out = {~0u, ~0ull}, second = out;
+	struct ibv_pd *other = ibv_alloc_pd(ctx);
+	CLAIM(other);
+	/* `struct mlx5dv_obj`: seven pairs, the last one of a protection domain. */
+	void *object[14] = {[12] = pd, [13] = &out};
+	FAILS(numbers_of(object, 1 << 6), 0);
+	CLAIM(out.number != ~0u && out.comp_mask == 0);
+	object[12] = other;
+	object[13] = &second;
+	FAILS(numbers_of(object, 1 << 6), 0);
+	CLAIM(second.number != out.number);
+	FAILS(ibv_dealloc_pd(other), 0);
+	object[13] = NULL;
+	object[12] = pd;
+	FAILS(numbers_of(object, 1 << 6), EINVAL);
+	FAILS(numbers_of(NULL, 1 << 6), EINVAL);
+	for (int kind = 0; kind < 9; kind++)
+		if (kind != 6)
+			FAILS(numbers_of(object, 1 << kind), EOPNOTSUPP);
+	FAILS(numbers_of(object, 1 << 6 | 1), EOPNOTSUPP);
+
+	void *allocators[3] = {};
+	FAILS(set_attribute(ctx, 1, allocators), 0);
+	FAILS(set_attribute(ctx, 1, NULL), EINVAL);
+	FAILS(set_attribute(ctx, 2, allocators), EOPNOTSUPP);
 }
 
 static void bandwidth(struct ibv_qp *rc, struct ibv_qp *ud)
@@ -265,6 +299,7 @@ int main(void)
 	completion_queues();
 	clocks_and_ports();
 	reserved_numbers();
+	objects();
 	out_of_order();
 	huge_pages();
 

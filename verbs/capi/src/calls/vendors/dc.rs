@@ -33,12 +33,14 @@ const MASK_OPERATIONS: u64 = 1 << 2;
 const MASK_STREAMS: u64 = 1 << 3;
 const MASK_KNOWN: u64 = (1 << 4) - 1;
 /// `MLX5DV_QP_CREATE_*`: no data in completions, and data in completions; credits for packets; data out of
-/// order. None of them changes anything here.
+/// order. None of these changes anything here.
 const NO_DATA_IN_CQE: u32 = 1 << 3;
 const DATA_IN_CQE: u32 = 1 << 4;
 const PACKET_CREDITS: u32 = 1 << 5;
 const OUT_OF_ORDER: u32 = 1 << 7;
-const FLAGS_SERVED: u32 = NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER;
+/// The send queue stops after data that does not fit its signatures.
+const SIGNATURE_PIPELINING: u32 = 1 << 6;
+const FLAGS_SERVED: u32 = NO_DATA_IN_CQE | DATA_IN_CQE | PACKET_CREDITS | OUT_OF_ORDER | SIGNATURE_PIPELINING;
 const FLAGS_KNOWN: u32 = (1 << 8) - 1;
 /// `MLX5DV_DCTYPE_*`.
 const TYPE_TARGET: u32 = 1;
@@ -80,6 +82,11 @@ const fn operations_of(mlx5: &mlx5dv_qp_init_attr) -> u64 {
     if mlx5.comp_mask & MASK_OPERATIONS != 0 { mlx5.send_ops_flags } else { 0 }
 }
 
+/// The flags that a program makes a queue pair with.
+const fn flags_of(mlx5: &mlx5dv_qp_init_attr) -> u32 {
+    if mlx5.comp_mask & MASK_FLAGS != 0 { mlx5.create_flags } else { 0 }
+}
+
 /// The functions of a queue pair that has these operations.
 fn functions(operations: u64) -> mlx5dv_qp_ex {
     let mut all = mlx5dv_qp_ex {
@@ -92,22 +99,26 @@ fn functions(operations: u64) -> mlx5dv_qp_ex {
     all
 }
 
-/// Makes a queue pair of verbs' own types, with operations of mlx5.
+/// Makes a queue pair of verbs' own types, with flags and operations of mlx5.
 fn create_with(
     context: *mut ibv_context,
     attributes: &mut ibv_qp_init_attr_ex,
+    flags: u32,
     operations: u64,
 ) -> Result<*mut ibv_qp, Errno> {
-    if operations == 0 {
-        return create_extended(context, attributes);
-    }
-    // What posts them are calls between wr_start and wr_complete.
-    if attributes.comp_mask & MASK_SEND_OPERATIONS == 0 {
+    // What posts operations of mlx5 are calls between wr_start and wr_complete.
+    if operations != 0 && attributes.comp_mask & MASK_SEND_OPERATIONS == 0 {
         attributes.comp_mask |= MASK_SEND_OPERATIONS;
         attributes.send_ops_flags = 0;
     }
     let qp = create_extended(context, attributes)?;
-    live::<Qp>(qp)?.mlx5(qp, || functions(operations));
+    let held = live::<Qp>(qp)?;
+    if operations != 0 {
+        held.mlx5(qp, || functions(operations));
+    }
+    if flags & SIGNATURE_PIPELINING != 0 {
+        held.hca().stop_at_bad_signature(held.number());
+    }
     Ok(qp)
 }
 
@@ -122,14 +133,13 @@ fn service_of(
     if mlx5.comp_mask & !MASK_KNOWN != 0 {
         return Err(invalid("its comp_mask has bits that are not known"));
     }
-    let flags = if given(MASK_FLAGS) { mlx5.create_flags } else { 0 };
+    let flags = flags_of(mlx5);
     if flags & !FLAGS_KNOWN != 0 || flags & DATA_IN_CQE != 0 && flags & NO_DATA_IN_CQE != 0 {
         return Err(invalid("its create_flags are not known, or exclude each other"));
     }
     if flags & !FLAGS_SERVED != 0 {
-        return Err(NOT_SUPPORTED.because(|| {
-            format!("{call} refused: it asks for tunnels or signatures, which this device does not have")
-        }));
+        return Err(NOT_SUPPORTED
+            .because(|| format!("{call} refused: it asks for tunnels, which this device does not have")));
     }
     let operations = operations_of(mlx5);
     if operations & !OPERATIONS_SERVED != 0 || operations != 0 && attributes.qp_type != QpType::Rc as u32 {
@@ -144,6 +154,10 @@ fn service_of(
         return Err(
             NOT_SUPPORTED.because(|| format!("{call} refused: only RC and DC take MLX5DV_QP_CREATE_OOO_DP"))
         );
+    }
+    if flags & SIGNATURE_PIPELINING != 0 && attributes.qp_type != QpType::Rc as u32 {
+        return Err(NOT_SUPPORTED
+            .because(|| format!("{call} refused: only RC takes MLX5DV_QP_CREATE_SIG_PIPELINING")));
     }
     if attributes.qp_type != QPT_DRIVER {
         return Ok(None);
@@ -189,8 +203,9 @@ pub(crate) extern "C" fn mlx5dv_create_qp(
             None => None,
         };
         let Some(own) = own else {
-            let operations = mlx5_qp_attr.optional().map_or(0, operations_of);
-            return create_with(context, attributes, operations);
+            let mlx5 = mlx5_qp_attr.optional();
+            let (flags, operations) = (mlx5.map_or(0, flags_of), mlx5.map_or(0, operations_of));
+            return create_with(context, attributes, flags, operations);
         };
         if attributes.comp_mask & !(MASK_PD | MASK_SEND_OPERATIONS) != 0 {
             return Err(INVALID);

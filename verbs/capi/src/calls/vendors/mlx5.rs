@@ -13,12 +13,13 @@ use super::mlx5_keys::SIGNATURES;
 use super::mlx5_requests::MOST_COPIED;
 use super::{answers, looks_like};
 use crate::ground::abi::{
-    ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps,
-    mlx5dv_ooo_recv_wrs_caps,
+    ibv_context, ibv_device, mlx5dv_clock_info, mlx5dv_context, mlx5dv_cqe_comp_caps, mlx5dv_ctx_allocators,
+    mlx5dv_obj, mlx5dv_ooo_recv_wrs_caps, mlx5dv_pd,
 };
-use crate::ground::arguments::{InOut, Out, OutBytes};
+use crate::ground::arguments::{In, InOut, Out, OutBytes};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
 use crate::ground::gate::About;
+use crate::ground::handles::live;
 use crate::ground::outcome::{status_of, value};
 use crate::ground::unserved;
 use crate::ground::wall_clock::WallClock;
@@ -26,6 +27,7 @@ use crate::ground::zeroed::zeroed;
 use crate::objects::command_file::Owned;
 use crate::objects::context::Context;
 use crate::objects::device::device_of;
+use crate::objects::protection_domain::Pd;
 
 /// `MLX5DV_CONTEXT_FLAGS_*` that a ConnectX has: CQE version 1, completions of 128 bytes compressed and
 /// padded, time stamps in real time, BlueFlame. They tell of rings, which programs do not get here; perftest
@@ -266,6 +268,59 @@ pub(crate) extern "C" fn mlx5dv_reserved_qpn_dealloc(context: *mut ibv_context, 
         known?;
         open.disown(Owned::ReservedNumber(qpn));
         open.hca().release_number(Qpn::new(qpn));
+        Ok(())
+    })
+}
+
+/// `MLX5DV_OBJ_PD`, of the kinds of objects.
+const OBJECT_PD: u64 = 1 << 6;
+/// `MLX5DV_CTX_ATTR_BUF_ALLOCATORS`, the only attribute of a context.
+const ATTRIBUTE_ALLOCATORS: u32 = 1;
+
+/// What an adapter keeps of an object. Queues have no rings here that programs could write to: of these there
+/// is nothing to tell.
+pub(crate) extern "C" fn mlx5dv_init_obj(obj: In<'_, mlx5dv_obj>, obj_type: u64) -> c_int {
+    let call = Call::mlx5dv_init_obj;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::NOTHING, || {
+        if obj_type != OBJECT_PD {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!(
+                    "{call} refused: the device shows no rings of queues (obj_type {obj_type:#x}), only the \
+                     number of a protection domain; use the calls of libibverbs"
+                )
+            }));
+        }
+        let pair = obj.get()?.pd;
+        let domain = live::<Pd>(pair.r#in)?;
+        check_mlx5(&*domain.context()?)?;
+        // SAFETY: the program's pointer, which is NULL or leads to what the header says.
+        let target = unsafe { Out::<mlx5dv_pd>::new(pair.out) }.required()?;
+        target.set(mlx5dv_pd { pdn: domain.handle().index, comp_mask: 0 });
+        Ok(())
+    })
+}
+
+/// Functions of the program that allocate queues: there are none in memory that a program could allocate.
+pub(crate) extern "C" fn mlx5dv_set_context_attr(
+    context: *mut ibv_context,
+    r#type: u32,
+    attr: In<'_, mlx5dv_ctx_allocators>,
+) -> c_int {
+    let call = Call::mlx5dv_set_context_attr;
+    if !serves() {
+        return unserved::int(call, "");
+    }
+    status_of(call, About::on(context), || {
+        mlx5_of(context)?;
+        if r#type != ATTRIBUTE_ALLOCATORS {
+            return Err(NOT_SUPPORTED.because(|| {
+                format!("{call} refused: attribute {} is not MLX5DV_CTX_ATTR_BUF_ALLOCATORS", r#type)
+            }));
+        }
+        attr.get()?;
         Ok(())
     })
 }

@@ -1,14 +1,21 @@
 //! Requests that only mlx5 has: copies within the device's memory, and requests that the program writes as
 //! adapters read them.
 
+use std::ffi::c_int;
+
+use pumice_calls::Call;
+use pumice_device::profile::Vendor;
 use pumice_transport::types::{AtomicOperation, Operand, RemoteTarget, SendFlags, SendOpcode, Sge, WcOpcode};
 
 use super::super::queue_pair_ex::{add, set, set_elements};
+use super::looks_like;
 use crate::ground::abi::{mlx5dv_qp_ex, operation};
 use crate::ground::arguments::{Bytes, In};
 use crate::ground::errno::{Errno, INVALID, NOT_SUPPORTED};
-use crate::ground::outcome::value;
-use crate::objects::queue_pair::Mlx5Qp;
+use crate::ground::gate::About;
+use crate::ground::outcome::{negative_of, value};
+use crate::ground::unserved;
+use crate::objects::queue_pair::{Mlx5Qp, Qp};
 
 /// `MLX5DV_QP_EX_WITH_*`: raw requests, and copies.
 pub(super) const OPERATION_RAW: u64 = 1 << 3;
@@ -24,6 +31,24 @@ pub(super) fn fill_operations(c: &mut mlx5dv_qp_ex, operations: u64) {
     if operations & OPERATION_COPY != 0 {
         c.wr_memcpy = operation!(wr_memcpy);
     }
+}
+
+/// What waits in a send queue that has stopped is not done.
+pub(crate) extern "C" fn mlx5dv_qp_cancel_posted_send_wrs(mlx5: In<'_, mlx5dv_qp_ex>, wr_id: u64) -> c_int {
+    let call = Call::mlx5dv_qp_cancel_posted_send_wrs;
+    if !looks_like(Vendor::Mellanox) {
+        return unserved::negative(call, "");
+    }
+    negative_of(call, About::NOTHING, || {
+        let qp = Mlx5Qp::queue_pair_of(mlx5).ok_or(INVALID)?;
+        let held = qp.held::<Qp>()?;
+        let canceled = held.hca().cancel_sends(held.number(), wr_id).ok_or_else(|| {
+            INVALID.because(|| {
+                format!("{call} refused: requests are cancelled in SQD only, after IBV_EVENT_SQ_DRAINED")
+            })
+        })?;
+        Ok(c_int::try_from(canceled).unwrap_or(c_int::MAX))
+    })
 }
 
 extern "C" fn wr_memcpy(

@@ -6,7 +6,7 @@ pub(crate) mod efa;
 pub(crate) mod mlx5;
 pub(crate) mod mlx5_keys;
 pub(crate) mod mlx5_queues;
-mod mlx5_requests;
+pub(crate) mod mlx5_requests;
 pub(crate) mod mlx5_sched;
 
 use pumice_device::profile::Vendor;

@@ -233,6 +233,35 @@ pub(crate) struct mlx5dv_context_attr {
     pub(crate) comp_mask: u64,
 }
 
+/// `struct mlx5dv_obj` as far as its protection domain, whose place is behind those of six other kinds.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_obj {
+    pub(crate) others: [[*mut std::ffi::c_void; 2]; 6],
+    pub(crate) pd: mlx5dv_obj_pd,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_obj_pd {
+    pub(crate) r#in: *mut ibv_pd,
+    pub(crate) out: *mut mlx5dv_pd,
+}
+
+#[repr(C)]
+pub(crate) struct mlx5dv_pd {
+    pub(crate) pdn: u32,
+    pub(crate) comp_mask: u64,
+}
+
+/// `struct mlx5dv_ctx_allocators`: functions of the program by which a driver may get memory.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct mlx5dv_ctx_allocators {
+    pub(crate) functions: [Operation; 2],
+    pub(crate) data: *mut std::ffi::c_void,
+}
+
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct efadv_qp_init_attr {
