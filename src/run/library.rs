@@ -103,8 +103,8 @@ pub(super) fn links(library: &Library) -> Result<PathBuf, String> {
     links_elsewhere(object, &NAMES, fits)
 }
 
-/// Makes the folder of links beside a build before a world begins: the first `pumice run` of a build makes it,
-/// and would do otherwise than the runs after it. What is in the way, that `pumice run` says.
+/// Makes the folder of links beside a build before a world begins: the first `pumice run` of a build makes
+/// it, and would do otherwise than the runs after it. What is in the way, that `pumice run` says.
 pub(crate) fn make_links_of_build() {
     let Ok(own) = own_program() else { return };
     if let Ok(library) = find_beside(own.parent().unwrap_or(Path::new("/")))
