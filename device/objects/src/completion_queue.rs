@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use fnv::FnvHashMap;
 use pumice_events::{Event, Subscribers, Topics};
 use pumice_faults::shuffle::Shuffle;
+use pumice_ground::brief_lock::{Brief, BriefLock};
 use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
@@ -63,7 +64,7 @@ pub struct CompletionQueue {
     shuffled: bool,
     /// The application found the queue empty when it last polled, and no event has told it of anything since.
     believed_empty: AtomicBool,
-    state: Mutex<State>,
+    state: BriefLock<State>,
     common: CqCommon,
     channel: Option<Arc<CompletionChannel>>,
     account: Arc<EventAccount>,
@@ -143,7 +144,7 @@ impl CompletionQueue {
             fires_late,
             shuffled: false,
             believed_empty: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: BriefLock::new(State {
                 ring,
                 depth: depth as usize,
                 armed: Armed::No,
@@ -164,7 +165,7 @@ impl CompletionQueue {
     /// The same, which does not fail when it is full: the oldest completion is overwritten
     /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
     pub fn overwriting(mut self) -> CompletionQueue {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         state.lost = Some(Box::default());
         self
     }
@@ -192,7 +193,7 @@ impl CompletionQueue {
     /// # Errors
     /// `NoMemory`.
     fn shuffled(mut self, shuffle: Arc<Shuffle>, ordinal: u32) -> Result<CompletionQueue, ResourceError> {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         let mut held = HeldCompletions::new(shuffle, ordinal);
         held.reserve(state.depth)?;
         state.held = Some(Box::new(held));
@@ -580,9 +581,10 @@ impl CompletionQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    #[inline]
+    fn lock(&self) -> Brief<'_, State> {
         // The state is whole between the operations on it, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

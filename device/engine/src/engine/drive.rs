@@ -20,6 +20,7 @@ use super::batch::{BatchBuilder, Sink};
 use super::budget::Budget;
 use super::dispatch::Receivers;
 use super::entries::Entries;
+use super::kept::Kept;
 use super::outages::Outages;
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
@@ -58,7 +59,7 @@ pub(crate) struct Engine {
     /// Responders whose requester has no room.
     held_responders: Ready,
     held_until_ns: Option<u64>,
-    pub(crate) gsi: Gsi,
+    pub(crate) gsi: Kept<Gsi>,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
     reply: ReplyHabit,
@@ -72,7 +73,7 @@ pub(crate) struct Engine {
     /// The port does what a fault plan decides.
     pub(super) is_armed: bool,
     /// What it is in because of a fault plan.
-    pub(super) outages: Outages,
+    pub(super) outages: Kept<Outages>,
     /// What other processes are told that the device is called.
     pub(super) device_name: String,
     /// Tells other processes what threads wait for.
@@ -115,7 +116,7 @@ impl Engine {
             held: Ready::default(),
             held_responders: Ready::default(),
             held_until_ns: None,
-            gsi,
+            gsi: Kept::new(gsi),
             deferred_batches: 0,
             reply: ReplyHabit::default(),
             passed_over: 0,
@@ -123,7 +124,7 @@ impl Engine {
             looked_in_vain: false,
             targets: SharedTargets::default(),
             is_armed: false,
-            outages: Outages::default(),
+            outages: Kept::new(Outages::default()),
             device_name,
             waits: None,
             arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),
@@ -168,7 +169,7 @@ impl Engine {
             any |= taken;
             came |= more;
             if !more {
-                if self.gsi.takes_request_that_came() {
+                if self.gsi.has_request_come() && self.gsi.takes_request_that_came() {
                     self.woken();
                     continue;
                 }
@@ -578,14 +579,14 @@ impl Engine {
     #[inline]
     pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
         if self.outages.is_still() {
-            return self.outages.deadline_ns().filter(|at_ns| *at_ns != u64::MAX);
+            return self.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
         earliest([
-            self.outages.deadline_ns(),
+            self.outages.due_ns(),
             self.deadlines.next_ns(),
             self.held_until_ns,
             self.resources.waits_due_ns(),
-            self.gsi.deadline_ns(),
+            self.gsi.due_ns(),
             self.look_deadline_ns(),
             self.reply.deadline_ns(),
             self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),

@@ -113,6 +113,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     last_found: Option<(Peer, MemberIndex, u64)>,
     /// The series of batches that go to that peer; 0: none.
     last_series: u64,
+    /// The ring that took a batch of that series, which was made for rings; 0: none.
+    last_ring: u64,
     looking: Looking,
     /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,
@@ -294,6 +296,11 @@ impl<M: Medium> Port for SharedPort<M> {
 
     fn limits(&self, peer: Peer) -> PortLimits {
         self.limits_of_ring(peer).unwrap_or_else(|| self.medium.limits(peer))
+    }
+
+    #[inline]
+    fn admits_again(&mut self, series: u64) -> bool {
+        self.ring_admits_again(series)
     }
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {

@@ -190,6 +190,7 @@ impl SharedPort {
             same_host: SameHost::new(index, incarnation, none),
             last_found: None,
             last_series: 0,
+            last_ring: 0,
             looking: Looking::default(),
             counters: Arc::default(),
             device: None,
