@@ -1,9 +1,9 @@
 //! A lock for what is done in some hundred instructions, which costs one exchange.
 //!
-//! The standard library's costs two: its release must find out whether a thread sleeps. With an exchange taking as
-//! long as twenty other instructions, that is felt where each message takes locks. No thread sleeps for this one:
-//! who finds it taken looks again, lets others run, and at last sleeps a little itself, so that a holder of lower
-//! priority goes on. `brief_lock_model.rs` runs it in every order that the memory model has.
+//! The standard library's costs two: its release must find out whether a thread sleeps. An exchange takes as
+//! long as twenty other instructions, which is felt where each message takes locks. No thread is woken for this
+//! one: who finds it taken looks again, lets others run, and at last sleeps a little, so that a holder of
+//! lower priority goes on. `brief_lock_model.rs` runs it in every order that the memory model has.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -63,8 +63,8 @@ pub struct BriefLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only the thread that has taken the lock gets to the value, and all that it did with it happened before
-// another one takes it.
+// SAFETY: only the thread that has taken the lock gets to the value, and all that it did with it happened
+// before another one takes it.
 unsafe impl<T: Send> Sync for BriefLock<T> {}
 
 // As the standard library's: what a panic left is for the users of the value to think of.
@@ -162,12 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_sleeps_with_it_is_waited_for() {
-        let value = BriefLock::new(0);
+    fn a_thread_that_keeps_it_for_long_is_waited_for() {
+        let (value, asks) = (BriefLock::new(0), Taken::<AtomicU64>::new());
         std::thread::scope(|scope| {
             let mut held = value.lock();
-            let other = scope.spawn(|| *value.lock());
-            std::thread::sleep(Duration::from_millis(20));
+            let other = scope.spawn(|| {
+                asks.take();
+                *value.lock()
+            });
+            // Until it has looked in vain, has let others run, and sleeps.
+            let mut left = 1000;
+            while left > 0 {
+                std::thread::yield_now();
+                left -= u32::from(asks.seems_taken());
+            }
             *held = 7;
             drop(held);
             assert_eq!(other.join().unwrap(), 7);

@@ -1,6 +1,6 @@
-//! A model of the brief lock: loom runs its steps on its own atomics, in every order of the threads and with every
-//! value that the memory model lets a load return. What the lock guards are words that are read and written
-//! `Relaxed`, as if they were none: only the lock orders them.
+//! A model of the brief lock: loom runs its steps on its own atomics, in every order of the threads and with
+//! every value that the memory model lets a load return. What the lock guards are words that are read and
+//! written `Relaxed`, as if they were none: only the lock orders them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! Completion queues.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use fnv::FnvHashMap;
 use pumice_events::{Event, Subscribers, Topics};
@@ -548,15 +548,14 @@ impl CompletionQueue {
         // Until it asks for more than there is.
         self.believed_empty.store(false, Ordering::Relaxed);
         for slot in out.iter_mut() {
-            let Some(entry) = state.take() else {
+            let Some(released) = state.take_into(slot) else {
                 self.believe_empty();
                 break;
             };
-            if entry.released != 0 {
+            if released != 0 {
                 // Under the lock: after `remove_of` no release of that queue pair is outstanding.
-                self.common.polled_sends.add(entry.completion.qp_num, entry.released);
+                self.common.polled_sends.add(slot.qp_num, released);
             }
-            *slot = entry.completion;
             count += 1;
         }
         if count == 0 {
@@ -589,18 +588,24 @@ impl CompletionQueue {
 }
 
 impl State {
-    /// The next completion; the oldest one, unless the schedule is shuffled.
+    /// Puts the next completion there, and says what polling it frees.
     #[inline]
-    fn take(&mut self) -> Option<Entry> {
-        // An entry is long: the usual way copies it once.
-        if self.held.is_none() && self.lost.is_none() {
-            return self.ring.pop_front();
+    fn take_into(&mut self, slot: &mut WorkCompletion) -> Option<u32> {
+        if self.held.is_some() || self.lost.is_some() {
+            let entry = self.take()?;
+            *slot = entry.completion;
+            return Some(entry.released);
         }
-        self.take_specially()
+        // An entry is long: the usual way copies it once.
+        let Entry { completion, released, .. } = self.ring.front()?;
+        *slot = *completion;
+        let released = *released;
+        self.ring.pop_front();
+        Some(released)
     }
 
-    #[cold]
-    fn take_specially(&mut self) -> Option<Entry> {
+    /// The next completion; the oldest one, unless the schedule is shuffled.
+    fn take(&mut self) -> Option<Entry> {
         let taken = if self.held.is_some() { self.take_shuffled() } else { self.ring.pop_front() };
         if self.lost.is_some() { taken.map(|entry| self.with_lost(entry)) } else { taken }
     }

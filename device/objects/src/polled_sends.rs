@@ -49,10 +49,10 @@ impl PolledSends {
     pub(crate) fn add(&self, qpn: u32, count: u32) {
         let (page, index) = PolledSends::page_and_index(qpn);
         let page = self.pages[page].get_or_init(|| Box::new([const { AtomicU32::new(0) }; 256]));
-        //= statement:37
-        //| An entry of the send queue is free when its completion, or a later one, was polled.
         // No other thread adds: an atomic addition would cost as much as the lock.
         let before = page[index].load(Ordering::Relaxed);
+        //= statement:37
+        //| An entry of the send queue is free when its completion, or a later one, was polled.
         page[index].store(before.wrapping_add(count), Ordering::Release);
     }
 

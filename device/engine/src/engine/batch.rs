@@ -88,6 +88,12 @@ impl BatchBuilder {
         self.series += 1;
     }
 
+    /// There is a batch that has not left.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.used_bytes != 0 || self.stalled
+    }
+
     /// The port refused the open batch for now.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled

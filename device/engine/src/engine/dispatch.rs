@@ -46,9 +46,12 @@ impl Receivers<'_> {
         let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
         let mut last_index = u32::MAX;
         let mut segments = received.bytes.chunks(received.segment_bytes.max(1)).enumerate();
-        // One packet is the usual batch, for which there is nothing to divide.
-        let is_one = received.bytes.len() <= received.segment_bytes;
-        let packets = if is_one { 1 } else { segments.len() as u64 };
+        // A message, or one with an acknowledgement, is the usual batch: there is nothing to divide.
+        let packets = match received.segment_bytes {
+            segment_bytes if received.bytes.len() <= segment_bytes => 1,
+            segment_bytes if received.bytes.len() <= 2 * segment_bytes => 2,
+            _ => segments.len() as u64,
+        };
         self.resources.moment.end();
         while let Some((position, bytes)) = segments.next() {
             let parsed = Packet::parse(bytes);
@@ -110,7 +113,8 @@ impl Receivers<'_> {
     }
 
     /// Hands a packet to its queue pair. False: another process gets it.
-    #[inline]
+    // As for `receive`.
+    #[inline(always)]
     fn deliver(
         &mut self,
         now_ns: u64,

@@ -260,7 +260,9 @@ impl Engine {
             self.apply_failures();
         }
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
-        targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
+        if targets.has_gone() {
+            targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
+        }
         while let Some(index) = self.touched.pop() {
             self.note(index);
         }
@@ -325,6 +327,19 @@ impl Engine {
             }
         }
         self.reply.posted(now_ns);
+    }
+
+    /// The application posted the beginning of a list: it leaves with the rest, or when another thread
+    /// drives. False: it has to leave by itself.
+    #[inline]
+    pub(crate) fn keeps_beginning(&mut self, index: u32) -> bool {
+        if self.resources.is_shuffled() {
+            return false;
+        }
+        if self.queue_pairs.at_mut(index).is_some_and(|entry| entry.qp.wants_to_send()) {
+            self.senders.push(index);
+        }
+        true
     }
 
     /// What a shuffled schedule keeps back leaves with the next turn.
@@ -452,6 +467,28 @@ impl Engine {
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
+        // They would promise what a shuffled schedule has not done yet.
+        if self.responders.is_empty() || self.resources.has_buffered() {
+            return false;
+        }
+        let after_completions =
+            acknowledge == Acknowledge::AfterCompletions && self.deferred_batches < DEFERRED_BATCHES;
+        self.deferred_batches = if after_completions { self.deferred_batches + 1 } else { 0 };
+        let wait = after_completions || (acknowledge == Acknowledge::WithReply && self.reply.holds(now_ns));
+        if !wait {
+            self.reply.released();
+        }
+        if wait && is_only_acknowledgement(&self.responders, &mut self.queue_pairs) {
+            if self.builder.is_open() {
+                Sink::new(&mut self.builder, &mut *self.port, &self.counters, now_ns).flush();
+            }
+            return false;
+        }
+        self.transmit_answers(now_ns, wait, checks)
+    }
+
+    /// Sends responses; with `wait` none that are only acknowledgements.
+    fn transmit_answers(&mut self, now_ns: u64, wait: bool, checks: MappingCheckPolicy) -> bool {
         let Engine {
             resources,
             queue_pairs,
@@ -460,29 +497,12 @@ impl Engine {
             builder,
             responders,
             touched,
-            deferred_batches,
-            reply,
             targets,
             held_responders,
             held_until_ns,
             ..
         } = self;
-        // They would promise what a shuffled schedule has not done yet.
-        if responders.is_empty() || resources.has_buffered() {
-            return false;
-        }
-        let after_completions =
-            acknowledge == Acknowledge::AfterCompletions && *deferred_batches < DEFERRED_BATCHES;
-        *deferred_batches = if after_completions { *deferred_batches + 1 } else { 0 };
-        let wait = after_completions || (acknowledge == Acknowledge::WithReply && reply.holds(now_ns));
-        if !wait {
-            reply.released();
-        }
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
-        if wait && is_only_acknowledgement(responders, queue_pairs) {
-            sink.flush();
-            return false;
-        }
         let mut host = resources.host(checks.of_connections());
         let (mut left_bytes, mut unfinished) = (TRANSMIT_BYTES, false);
         for _ in 0..responders.len() {

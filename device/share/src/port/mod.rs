@@ -111,10 +111,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     same_host: SameHost,
     /// The peer that was looked for last, which member it is, and the number that the member's owner had.
     last_found: Option<(Peer, MemberIndex, u64)>,
-    /// The series of batches that go to that peer; 0: none.
-    last_series: u64,
-    /// The ring that took a batch of that series, which was made for rings; 0: none.
-    last_ring: u64,
+    /// The series of batches that go to that peer.
+    last_series: LastSeries,
     looking: Looking,
     /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,
@@ -123,6 +121,15 @@ pub struct SharedPort<M: Medium = GroupPort> {
     notice: Option<String>,
     /// Keeps the way to a registry open that has no name here.
     _elsewhere: Option<Folder>,
+}
+
+/// A series of batches.
+#[derive(Debug, Clone, Copy, Default)]
+struct LastSeries {
+    /// 0: none.
+    number: u64,
+    /// The ring that took the last one, which was made for rings; 0: none.
+    ring: u64,
 }
 
 impl<M: Medium> SharedPort<M> {

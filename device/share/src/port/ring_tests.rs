@@ -209,7 +209,7 @@ fn each_series_of_batches_goes_to_its_receiver_and_to_no_other_incarnation_of_it
         let to_other = [number, number + 1].map(|number| (other.process.value(), number));
         assert_eq!(received(&mut other, 0, 2), to_other);
     }
-    assert_eq!(pair.sender.last_series, 2);
+    assert_eq!(pair.sender.last_series.number, 2);
     send_of_series(&mut pair.sender, 1, pair.to, first, 40);
     assert_eq!(pair.received(1), [40]);
     let before = backlog_of(&pair).incarnation(member);

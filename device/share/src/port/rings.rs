@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use pumice_ports::{GsoBatch, Peer, PortLimits, Received, TransmitError};
 use pumice_transport::path::Path;
 
-use super::SharedPort;
 use super::counters::count;
 use super::looking::RingLook;
 use super::receiving::is_for_on_way;
+use super::{LastSeries, SharedPort};
 use crate::medium::Medium;
 use crate::member_index::MemberIndex;
 use crate::same_host::{Put, Room, Says, Took};
@@ -28,7 +28,7 @@ impl<M: Medium> SharedPort<M> {
         let (member, incarnation) = self.find_receiver(batch)?;
         if let Some((Put::Done, ring)) = self.same_host.put_on_known_path(member, incarnation, batch) {
             // With an ICRC it was made for a way that needs one.
-            self.last_ring = if batch.has_icrc { 0 } else { ring };
+            self.last_series.ring = if batch.has_icrc { 0 } else { ring };
             return Some(Ok(()));
         }
         if !self.same_host.knows(member, batch.path) {
@@ -49,7 +49,7 @@ impl<M: Medium> SharedPort<M> {
     /// The member that gets a batch, and the number that its owner has. A series of batches has one receiver.
     #[inline]
     fn find_receiver(&mut self, batch: &GsoBatch<'_>) -> Option<(MemberIndex, u64)> {
-        if batch.series != 0 && batch.series == self.last_series {
+        if batch.series != 0 && batch.series == self.last_series.number {
             let found = self.last_member();
             debug_assert_eq!(found.map(|(peer, ..)| peer).unwrap_or(batch.peer()), batch.peer());
             if let Some((_, member, incarnation)) = found {
@@ -61,7 +61,7 @@ impl<M: Medium> SharedPort<M> {
             return None;
         }
         let found = self.find_member(peer)?;
-        (self.last_series, self.last_ring) = (batch.series, 0);
+        self.last_series = LastSeries { number: batch.series, ring: 0 };
         Some(found)
     }
 
@@ -79,7 +79,7 @@ impl<M: Medium> SharedPort<M> {
         }
         let (member, incarnation) = self.search_member(peer)?;
         self.last_found = Some((peer, member, incarnation));
-        self.last_series = 0;
+        self.last_series = LastSeries::default();
         Some((member, incarnation))
     }
 
@@ -106,12 +106,13 @@ impl<M: Medium> SharedPort<M> {
     /// Whether another batch of a series goes into the ring that took the one before, and there is room.
     #[inline]
     pub(super) fn ring_admits_again(&mut self, series: u64) -> bool {
-        if series != self.last_series || self.last_ring == 0 {
+        let LastSeries { number: last, ring: number } = self.last_series;
+        if series != last || number == 0 {
             return false;
         }
-        let number = self.last_ring;
-        self.last_member()
-            .is_some_and(|(_, member, incarnation)| self.same_host.has_room_again(member, incarnation, number))
+        self.last_member().is_some_and(|(_, member, incarnation)| {
+            self.same_host.has_room_again(member, incarnation, number)
+        })
     }
 
     /// What the ring to `peer` takes, if there is one.
