@@ -9,6 +9,7 @@
 
 pub mod aged_table;
 pub mod awaited;
+pub mod brief_lock;
 pub mod call_stack;
 pub mod clock;
 pub mod error;

@@ -1,12 +1,13 @@
 //! Completion queues.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fnv::FnvHashMap;
 use pumice_events::{Event, Subscribers, Topics};
 use pumice_faults::shuffle::Shuffle;
+use pumice_ground::brief_lock::{Brief, BriefLock};
 use pumice_ground::clock::Clock;
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
@@ -63,7 +64,7 @@ pub struct CompletionQueue {
     shuffled: bool,
     /// The application found the queue empty when it last polled, and no event has told it of anything since.
     believed_empty: AtomicBool,
-    state: Mutex<State>,
+    state: BriefLock<State>,
     common: CqCommon,
     channel: Option<Arc<CompletionChannel>>,
     account: Arc<EventAccount>,
@@ -143,7 +144,7 @@ impl CompletionQueue {
             fires_late,
             shuffled: false,
             believed_empty: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: BriefLock::new(State {
                 ring,
                 depth: depth as usize,
                 armed: Armed::No,
@@ -164,7 +165,7 @@ impl CompletionQueue {
     /// The same, which does not fail when it is full: the oldest completion is overwritten
     /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
     pub fn overwriting(mut self) -> CompletionQueue {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         state.lost = Some(Box::default());
         self
     }
@@ -192,7 +193,7 @@ impl CompletionQueue {
     /// # Errors
     /// `NoMemory`.
     fn shuffled(mut self, shuffle: Arc<Shuffle>, ordinal: u32) -> Result<CompletionQueue, ResourceError> {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         let mut held = HeldCompletions::new(shuffle, ordinal);
         held.reserve(state.depth)?;
         state.held = Some(Box::new(held));
@@ -547,15 +548,14 @@ impl CompletionQueue {
         // Until it asks for more than there is.
         self.believed_empty.store(false, Ordering::Relaxed);
         for slot in out.iter_mut() {
-            let Some(entry) = state.take() else {
+            let Some(released) = state.take_into(slot) else {
                 self.believe_empty();
                 break;
             };
-            if entry.released != 0 {
+            if released != 0 {
                 // Under the lock: after `remove_of` no release of that queue pair is outstanding.
-                self.common.polled_sends.add(entry.completion.qp_num, entry.released);
+                self.common.polled_sends.add(slot.qp_num, released);
             }
-            *slot = entry.completion;
             count += 1;
         }
         if count == 0 {
@@ -580,25 +580,32 @@ impl CompletionQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    #[inline]
+    fn lock(&self) -> Brief<'_, State> {
         // The state is whole between the operations on it, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
 impl State {
-    /// The next completion; the oldest one, unless the schedule is shuffled.
+    /// Puts the next completion there, and says what polling it frees.
     #[inline]
-    fn take(&mut self) -> Option<Entry> {
-        // An entry is long: the usual way copies it once.
-        if self.held.is_none() && self.lost.is_none() {
-            return self.ring.pop_front();
+    fn take_into(&mut self, slot: &mut WorkCompletion) -> Option<u32> {
+        if self.held.is_some() || self.lost.is_some() {
+            let entry = self.take()?;
+            *slot = entry.completion;
+            return Some(entry.released);
         }
-        self.take_specially()
+        // An entry is long: the usual way copies it once.
+        let Entry { completion, released, .. } = self.ring.front()?;
+        *slot = *completion;
+        let released = *released;
+        self.ring.pop_front();
+        Some(released)
     }
 
-    #[cold]
-    fn take_specially(&mut self) -> Option<Entry> {
+    /// The next completion; the oldest one, unless the schedule is shuffled.
+    fn take(&mut self) -> Option<Entry> {
         let taken = if self.held.is_some() { self.take_shuffled() } else { self.ring.pop_front() };
         if self.lost.is_some() { taken.map(|entry| self.with_lost(entry)) } else { taken }
     }

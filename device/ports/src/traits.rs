@@ -62,6 +62,15 @@ pub trait Port: Send {
     /// What fits in a batch to this peer, and the peer's receive buffer.
     fn limits(&self, peer: Peer) -> PortLimits;
 
+    /// Whether another batch of a series ([`GsoBatch::series`]) may be begun now, for which all that
+    /// [`limits`](Port::limits) says is as it was for the batch that was sent last. False: the port cannot
+    /// tell by the number, and is to be asked by the peer.
+    #[inline]
+    fn admits_again(&mut self, series: u64) -> bool {
+        let _ = series;
+        false
+    }
+
     /// What carries batches to this peer now, for people who ask.
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         let _ = peer;
@@ -139,6 +148,12 @@ pub trait PortLayer: Send {
         self.below().limits(peer)
     }
 
+    /// [`Port::admits_again`] of the whole, whose limits may be others than those of the port below.
+    fn admits_again_through(&mut self, series: u64) -> bool {
+        let _ = series;
+        false
+    }
+
     /// [`Port::transmit`] of the whole.
     ///
     /// # Errors
@@ -209,6 +224,11 @@ impl<L: PortLayer> Port for L {
         self.limits_through(peer)
     }
 
+    #[inline]
+    fn admits_again(&mut self, series: u64) -> bool {
+        self.admits_again_through(series)
+    }
+
     fn medium_to(&self, peer: Peer) -> PeerMedium {
         self.below().medium_to(peer)
     }
@@ -263,5 +283,10 @@ impl<P: Port + ?Sized> PortLayer for Box<P> {
 
     fn below_mut(&mut self) -> &mut P {
         self
+    }
+
+    #[inline]
+    fn admits_again_through(&mut self, series: u64) -> bool {
+        self.below_mut().admits_again(series)
     }
 }

@@ -80,7 +80,7 @@ pub fn survive_ring(bytes: &[u8]) -> usize {
     let mut buffer = Box::new([0; MAX_BATCH_BYTES as usize]);
     let mut inbound = Inbound::new(member, 1, Consumer::new(Heap::of(bytes, geometry), geometry));
     let mut batches = 0;
-    while let Ok(Some(received)) = inbound.take(&mut buffer) {
+    while let Ok(Some((received, _))) = inbound.take(&mut buffer) {
         assert!(!received.bytes.is_empty() && received.segment_bytes <= received.bytes.len());
         batches += 1;
         assert!(batches <= geometry.slots() as usize, "more than the slots hold");

@@ -119,6 +119,7 @@ impl QueuePair {
 
     /// Checks that every packet must pass, of each opcode; a failure is a silent drop. False: it does
     /// not come from the UDP port that the peer's packets are known to come from.
+    #[inline(always)]
     fn check_packet(&self, arrival: &Arrival<'_>, packet: &Packet<'_>) -> Result<bool, Counter> {
         //= linux:rxe_recv.c#check_type_state
         //| A packet of another transport than the queue pair has is dropped without an answer.

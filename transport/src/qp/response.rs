@@ -1,6 +1,8 @@
 //! The responder's answers: a queue of what is to be sent, and a memory of what was answered.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::convert::Infallible;
 
 use super::dcqcn::{Paced, Pacer};
 use super::outbound::{self, Emitted, Progress, Written};
@@ -320,7 +322,32 @@ impl Responses {
     ///
     /// # Errors
     /// Memory being read for the peer went away; the PSN at which that happened.
+    #[inline]
     pub(crate) fn transmit<H: Host, T: Transmit>(
+        &mut self,
+        settings: &Settings,
+        now_ns: u64,
+        pacer: Option<&mut Pacer>,
+        host: &mut H,
+        sink: &mut T,
+    ) -> Result<Progress, Psn> {
+        match (self.queue.front(), &settings.path) {
+            (Some(Response::Acknowledge { syndrome, psn, msn, .. }), Some(path))
+                if self.queue.len() == 1 && !host.listens(Topic::Packets) =>
+            {
+                let answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
+                let progress = answer.acknowledge(path, sink);
+                if progress == Progress::Idle {
+                    self.queue.clear();
+                }
+                Ok(progress)
+            }
+            _ => self.transmit_all(settings, now_ns, pacer, host, sink),
+        }
+    }
+
+    /// As [`transmit`](Self::transmit), which does by itself what is all that there is after most messages.
+    fn transmit_all<H: Host, T: Transmit>(
         &mut self,
         settings: &Settings,
         now_ns: u64,
@@ -421,6 +448,17 @@ impl Answer {
     fn new(settings: &Settings, operation: Operation, psn: Psn, syndrome: Syndrome, msn: u32) -> Answer {
         let aeth = Aeth { syndrome: syndrome.byte(), msn };
         Answer { bth: settings.bth(operation, psn), aeth, original: 0, payload_bytes: 0 }
+    }
+
+    /// Sends it, an acknowledgement.
+    #[inline]
+    fn acknowledge<T: Transmit>(mut self, path: &Arc<Path>, sink: &mut T) -> Progress {
+        let extend = |extensions: &mut Extensions<'_>| extensions.put(|| self.aeth);
+        let fill = |_: &mut [u8]| Ok::<(), Infallible>(());
+        match outbound::emit(path, &mut self.bth, 0, sink, extend, fill) {
+            Ok(Emitted::Packet) => Progress::Idle,
+            Ok(Emitted::NoRoom) => Progress::Blocked,
+        }
     }
 }
 

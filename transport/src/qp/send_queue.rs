@@ -15,6 +15,8 @@ use crate::wire::Psn;
 pub(crate) struct SendWqe {
     pub(crate) wr_id: u64,
     pub(crate) opcode: SendOpcode,
+    /// What is known about it.
+    info: &'static WrInfo,
     pub(crate) flags: SendFlags,
     /// A completion is made on success.
     pub(crate) signaled: bool,
@@ -106,6 +108,7 @@ impl SendWqe {
         SendWqe {
             wr_id: 0,
             opcode: SendOpcode::Send,
+            info: SendOpcode::Send.info(),
             flags: SendFlags::empty(),
             signaled: false,
             executed: false,
@@ -139,6 +142,7 @@ impl SendWqe {
     ) {
         self.wr_id = request.wr_id;
         self.opcode = request.opcode;
+        self.info = request.opcode.info();
         self.flags = request.flags;
         self.signaled = signaled;
         self.executed = false;
@@ -249,7 +253,7 @@ impl SendWqe {
     /// What is known about its operation.
     #[inline]
     pub(crate) fn info(&self) -> &'static WrInfo {
-        self.opcode.info()
+        self.info
     }
 
     /// It is executed here without a packet.
@@ -371,8 +375,9 @@ impl SendQueue {
     /// Forgets the oldest entry.
     pub(crate) fn pop(&mut self) {
         if self.head < self.tail {
-            let position = self.position(self.head);
-            if let Some(wqe) = self.entries.get_mut(position) {
+            if let Some(wqe) = self.entries.get_mut(self.head_position)
+                && !matches!(wqe.operands, Operands::None)
+            {
                 wqe.operands = Operands::None;
             }
             self.head_position = self.position(self.head + 1);

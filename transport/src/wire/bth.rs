@@ -54,9 +54,14 @@ impl Bth {
     /// Reads the first 12 bytes; `None` if there are fewer.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Bth> {
-        let &[opcode, flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2] =
-            bytes.first_chunk::<{ Bth::LEN }>()?;
-        Some(Bth {
+        bytes.first_chunk().map(Bth::of)
+    }
+
+    /// The header in these bytes.
+    #[inline(always)]
+    pub(super) const fn of(bytes: &[u8; Bth::LEN]) -> Bth {
+        let &[opcode, flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2] = bytes;
+        Bth {
             opcode: Opcode::from_byte(opcode),
             solicited: flags & 0x80 != 0,
             migrated: flags & 0x40 != 0,
@@ -65,10 +70,11 @@ impl Bth {
             pkey: u16::from_be_bytes([pkey_high, pkey_low]),
             fecn: congestion & 0x80 != 0,
             becn: congestion & 0x40 != 0,
-            destination: Qpn::new(u32::from_be_bytes([0, d0, d1, d2])),
+            // Whole words: the numbers leave their upper bytes out.
+            destination: Qpn::new(u32::from_be_bytes([congestion, d0, d1, d2])),
             ack_request: ack & 0x80 != 0,
-            psn: Psn::new(u32::from_be_bytes([0, p0, p1, p2])),
-        })
+            psn: Psn::new(u32::from_be_bytes([ack, p0, p1, p2])),
+        }
     }
 
     /// Writes 12 bytes at the start of `out`; writes nothing if `out` is shorter. Excess bits of
@@ -76,9 +82,7 @@ impl Bth {
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let Some(out) = out.first_chunk_mut::<{ Bth::LEN }>() else { return };
-        let [_, d0, d1, d2] = self.destination.value().to_be_bytes();
-        let [_, p0, p1, p2] = self.psn.value().to_be_bytes();
-        let [pkey_high, pkey_low] = self.pkey.to_be_bytes();
+        let ([first, second, third], []) = out.as_chunks_mut::<4>() else { return };
         let flags = u8::from(self.solicited) << 7
             | u8::from(self.migrated) << 6
             | (self.pad_count & 3) << 4
@@ -87,7 +91,11 @@ impl Bth {
         //= statement:1
         //| The reserved bits of byte 8 are sent as zeros, and the ICRC covers them.
         let ack = u8::from(self.ack_request) << 7;
-        *out = [self.opcode.byte(), flags, pkey_high, pkey_low, congestion, d0, d1, d2, ack, p0, p1, p2];
+        // Words, because a number of three bytes takes nine instructions by itself.
+        let head = u32::from(self.opcode.byte()) << 24 | u32::from(flags) << 16 | u32::from(self.pkey);
+        *first = head.to_be_bytes();
+        *second = (u32::from(congestion) << 24 | self.destination.value()).to_be_bytes();
+        *third = (u32::from(ack) << 24 | self.psn.value()).to_be_bytes();
     }
 }
 

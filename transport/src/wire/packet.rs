@@ -11,7 +11,8 @@ use super::{
 /// the ICRC has not (see [`super::icrc`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    bth: Bth,
+    /// The BTH. Its fields are read where they are used: no step uses all of them.
+    head: &'a [u8; Bth::LEN],
     info: &'static OpcodeInfo,
     payload: &'a [u8],
     bytes: &'a [u8],
@@ -30,7 +31,8 @@ impl<'a> Packet<'a> {
         if udp_payload.len() < Packet::MIN_BYTES {
             return Err(PacketError::TooShort);
         }
-        let bth = Bth::parse(udp_payload).ok_or(PacketError::TooShort)?;
+        let head = udp_payload.first_chunk().ok_or(PacketError::TooShort)?;
+        let bth = Bth::of(head);
         //= statement:8
         //| A packet with a transport version other than 0 gets no answer.
         if bth.version != 0 {
@@ -58,13 +60,13 @@ impl<'a> Packet<'a> {
         let payload = udp_payload
             .get(info.header_bytes..info.header_bytes + payload_bytes)
             .ok_or(PacketError::TooShort)?;
-        Ok(Packet { bth, info, payload, bytes: udp_payload })
+        Ok(Packet { head, info, payload, bytes: udp_payload })
     }
 
     /// The base transport header.
-    #[inline]
-    pub const fn bth(&self) -> &Bth {
-        &self.bth
+    #[inline(always)]
+    pub const fn bth(&self) -> Bth {
+        Bth::of(self.head)
     }
 
     /// What is known about the opcode.
@@ -156,7 +158,7 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn headers(&self) -> Headers {
         Headers {
-            bth: self.bth,
+            bth: self.bth(),
             xrceth: self.xrceth(),
             deth: self.deth(),
             feth: self.feth(),

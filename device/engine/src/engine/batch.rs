@@ -88,6 +88,12 @@ impl BatchBuilder {
         self.series += 1;
     }
 
+    /// There is a batch that has not left.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.used_bytes != 0 || self.stalled
+    }
+
     /// The port refused the open batch for now.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled
@@ -201,11 +207,31 @@ impl<'a> Sink<'a> {
             && is_path(builder.path.as_ref(), path)
     }
 
-    /// Whether a batch for this peer may be begun in this turn.
+    /// Whether a batch on this path to this process belongs to the series of the last one, and the port says
+    /// that it may be begun as that was.
     #[inline]
-    fn admits(&mut self, peer: Peer, limits: &PortLimits) -> bool {
+    fn begins_again(&mut self, path: &Arc<Path>, process: ProcessIndex) -> bool {
+        let builder = &*self.builder;
+        let again = builder.process == process
+            && is_path(builder.path.as_ref(), path)
+            && self.port.admits_again(builder.series);
+        let peer = Peer { address: path.flow.destination, process };
+        debug_assert!(!again || self.port.limits(peer) == builder.limits, "the way to {peer:?} has changed");
+        again
+    }
+
+    /// Asks the port what the way to a process takes now, which leads the next batch there. False: no batch
+    /// may be begun in this turn.
+    fn ask(&mut self, path: &Arc<Path>, process: ProcessIndex) -> bool {
+        let peer = Peer { address: path.flow.destination, process };
+        let limits = self.port.limits(peer);
         let asks = self.unreliable || limits.waits_for_room;
-        !asks || self.port.group().is_none_or(|group| group.admits(self.now_ns, peer))
+        if asks && self.port.group().is_some_and(|group| !group.admits(self.now_ns, peer)) {
+            return false;
+        }
+        self.builder.limits = limits;
+        self.builder.lead(path, process);
+        true
     }
 }
 
@@ -220,19 +246,15 @@ impl Transmit for Sink<'_> {
         if !fits && !self.flush() {
             return None;
         }
-        let begins = self.builder.used_bytes == 0;
-        let peer = Peer { address: path.flow.destination, process };
-        if begins {
-            let limits = self.port.limits(peer);
-            if !self.admits(peer, &limits) {
+        if self.builder.used_bytes == 0 {
+            let names_process = destination.index() != Qpn::GSI.index();
+            let again = names_process && self.begins_again(path, process);
+            if !again && !self.ask(path, process) {
                 self.held = true;
                 return None;
             }
-            let builder = &mut *self.builder;
-            builder.limits = limits;
-            builder.segment_bytes = length_bytes;
-            builder.names_process = destination.index() != Qpn::GSI.index();
-            builder.lead(path, process);
+            self.builder.segment_bytes = length_bytes;
+            self.builder.names_process = names_process;
         }
         let builder = &mut *self.builder;
         builder.begun_bytes = length_bytes;

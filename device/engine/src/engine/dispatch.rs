@@ -13,6 +13,7 @@ use pumice_transport::types::{Cause, DropReason, Gid};
 use pumice_transport::wire::{Packet, PacketError, ProcessIndex, Qpn, Verdict, icrc, peek};
 
 use super::entries::Entries;
+use super::kept::Kept;
 use super::schedule::Ready;
 use crate::resources::{MappingCheckPolicy, Resources};
 
@@ -25,7 +26,7 @@ pub(crate) struct Receivers<'a> {
     pub(crate) resources: &'a mut Resources,
     pub(crate) targets: &'a mut SharedTargets,
     pub(crate) touched: &'a mut Ready,
-    pub(crate) management: &'a mut Gsi,
+    pub(crate) management: &'a mut Kept<Gsi>,
     /// Which copies look first whether memory is mapped.
     pub(crate) checks: MappingCheckPolicy,
 }
@@ -45,7 +46,12 @@ impl Receivers<'_> {
         let arrival = Arrival { flow, traffic_class: *traffic_class, hop_limit: *hop_limit };
         let mut last_index = u32::MAX;
         let mut segments = received.bytes.chunks(received.segment_bytes.max(1)).enumerate();
-        let packets = segments.len() as u64;
+        // A message, or one with an acknowledgement, is the usual batch: there is nothing to divide.
+        let packets = match received.segment_bytes {
+            segment_bytes if received.bytes.len() <= segment_bytes => 1,
+            segment_bytes if received.bytes.len() <= 2 * segment_bytes => 2,
+            _ => segments.len() as u64,
+        };
         self.resources.moment.end();
         while let Some((position, bytes)) = segments.next() {
             let parsed = Packet::parse(bytes);
@@ -107,7 +113,8 @@ impl Receivers<'_> {
     }
 
     /// Hands a packet to its queue pair. False: another process gets it.
-    #[inline]
+    // As for `receive`.
+    #[inline(always)]
     fn deliver(
         &mut self,
         now_ns: u64,

@@ -20,6 +20,7 @@ use super::batch::{BatchBuilder, Sink};
 use super::budget::Budget;
 use super::dispatch::Receivers;
 use super::entries::Entries;
+use super::kept::Kept;
 use super::outages::Outages;
 use super::queue_pairs::{QpEntry, QueuePairs};
 use super::reply::ReplyHabit;
@@ -58,7 +59,7 @@ pub(crate) struct Engine {
     /// Responders whose requester has no room.
     held_responders: Ready,
     held_until_ns: Option<u64>,
-    pub(crate) gsi: Gsi,
+    pub(crate) gsi: Kept<Gsi>,
     /// Batches since acknowledgements began to wait for the application.
     deferred_batches: u32,
     reply: ReplyHabit,
@@ -72,7 +73,7 @@ pub(crate) struct Engine {
     /// The port does what a fault plan decides.
     pub(super) is_armed: bool,
     /// What it is in because of a fault plan.
-    pub(super) outages: Outages,
+    pub(super) outages: Kept<Outages>,
     /// What other processes are told that the device is called.
     pub(super) device_name: String,
     /// Tells other processes what threads wait for.
@@ -115,7 +116,7 @@ impl Engine {
             held: Ready::default(),
             held_responders: Ready::default(),
             held_until_ns: None,
-            gsi,
+            gsi: Kept::new(gsi),
             deferred_batches: 0,
             reply: ReplyHabit::default(),
             passed_over: 0,
@@ -123,7 +124,7 @@ impl Engine {
             looked_in_vain: false,
             targets: SharedTargets::default(),
             is_armed: false,
-            outages: Outages::default(),
+            outages: Kept::new(Outages::default()),
             device_name,
             waits: None,
             arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),
@@ -168,7 +169,7 @@ impl Engine {
             any |= taken;
             came |= more;
             if !more {
-                if self.gsi.takes_request_that_came() {
+                if self.gsi.has_request_come() && self.gsi.takes_request_that_came() {
                     self.woken();
                     continue;
                 }
@@ -259,7 +260,9 @@ impl Engine {
             self.apply_failures();
         }
         let Engine { queue_pairs, budget, resources, targets, .. } = self;
-        targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
+        if targets.has_gone() {
+            targets.reap(&mut Entries { queue_pairs, budget }, &mut resources.host(MappingCheck::Assumed));
+        }
         while let Some(index) = self.touched.pop() {
             self.note(index);
         }
@@ -324,6 +327,19 @@ impl Engine {
             }
         }
         self.reply.posted(now_ns);
+    }
+
+    /// The application posted the beginning of a list: it leaves with the rest, or when another thread
+    /// drives. False: it has to leave by itself.
+    #[inline]
+    pub(crate) fn keeps_beginning(&mut self, index: u32) -> bool {
+        if self.resources.is_shuffled() {
+            return false;
+        }
+        if self.queue_pairs.at_mut(index).is_some_and(|entry| entry.qp.wants_to_send()) {
+            self.senders.push(index);
+        }
+        true
     }
 
     /// What a shuffled schedule keeps back leaves with the next turn.
@@ -451,6 +467,28 @@ impl Engine {
         acknowledge: Acknowledge,
         checks: MappingCheckPolicy,
     ) -> bool {
+        // They would promise what a shuffled schedule has not done yet.
+        if self.responders.is_empty() || self.resources.has_buffered() {
+            return false;
+        }
+        let after_completions =
+            acknowledge == Acknowledge::AfterCompletions && self.deferred_batches < DEFERRED_BATCHES;
+        self.deferred_batches = if after_completions { self.deferred_batches + 1 } else { 0 };
+        let wait = after_completions || (acknowledge == Acknowledge::WithReply && self.reply.holds(now_ns));
+        if !wait {
+            self.reply.released();
+        }
+        if wait && is_only_acknowledgement(&self.responders, &mut self.queue_pairs) {
+            if self.builder.is_open() {
+                Sink::new(&mut self.builder, &mut *self.port, &self.counters, now_ns).flush();
+            }
+            return false;
+        }
+        self.transmit_answers(now_ns, wait, checks)
+    }
+
+    /// Sends responses; with `wait` none that are only acknowledgements.
+    fn transmit_answers(&mut self, now_ns: u64, wait: bool, checks: MappingCheckPolicy) -> bool {
         let Engine {
             resources,
             queue_pairs,
@@ -459,29 +497,12 @@ impl Engine {
             builder,
             responders,
             touched,
-            deferred_batches,
-            reply,
             targets,
             held_responders,
             held_until_ns,
             ..
         } = self;
-        // They would promise what a shuffled schedule has not done yet.
-        if responders.is_empty() || resources.has_buffered() {
-            return false;
-        }
-        let after_completions =
-            acknowledge == Acknowledge::AfterCompletions && *deferred_batches < DEFERRED_BATCHES;
-        *deferred_batches = if after_completions { *deferred_batches + 1 } else { 0 };
-        let wait = after_completions || (acknowledge == Acknowledge::WithReply && reply.holds(now_ns));
-        if !wait {
-            reply.released();
-        }
         let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
-        if wait && is_only_acknowledgement(responders, queue_pairs) {
-            sink.flush();
-            return false;
-        }
         let mut host = resources.host(checks.of_connections());
         let (mut left_bytes, mut unfinished) = (TRANSMIT_BYTES, false);
         for _ in 0..responders.len() {
@@ -578,14 +599,14 @@ impl Engine {
     #[inline]
     pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
         if self.outages.is_still() {
-            return self.outages.deadline_ns().filter(|at_ns| *at_ns != u64::MAX);
+            return self.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
         }
         earliest([
-            self.outages.deadline_ns(),
+            self.outages.due_ns(),
             self.deadlines.next_ns(),
             self.held_until_ns,
             self.resources.waits_due_ns(),
-            self.gsi.deadline_ns(),
+            self.gsi.due_ns(),
             self.look_deadline_ns(),
             self.reply.deadline_ns(),
             self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),

@@ -14,6 +14,7 @@ mod drive;
 mod entries;
 mod frames;
 mod inspect;
+mod kept;
 mod orders;
 mod outages;
 mod queue_pairs;

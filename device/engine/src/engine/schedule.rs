@@ -6,7 +6,10 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Queue pairs that wait for a turn, each at most once.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    queue: VecDeque<u32>,
+    /// The first of them: most often the only one.
+    first: Option<u32>,
+    /// The others; none without a first.
+    others: VecDeque<u32>,
     member: Vec<bool>,
 }
 
@@ -20,13 +23,17 @@ impl Ready {
         if let Some(member) = self.member.get_mut(at)
             && !std::mem::replace(member, true)
         {
-            self.queue.push_back(index);
+            match self.first {
+                None => self.first = Some(index),
+                Some(_) => self.others.push_back(index),
+            }
         }
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u32> {
-        let index = self.queue.pop_front()?;
+        let index = self.first?;
+        self.first = if self.others.is_empty() { None } else { self.others.pop_front() };
         if let Some(member) = self.member.get_mut(index as usize) {
             *member = false;
         }
@@ -36,17 +43,17 @@ impl Ready {
     /// The queue pair that waits, if it is the only one.
     #[inline]
     pub(crate) fn only(&self) -> Option<u32> {
-        self.queue.front().copied().filter(|_| self.queue.len() == 1)
+        self.first.filter(|_| self.others.is_empty())
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+        usize::from(self.first.is_some()) + self.others.len()
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.first.is_none()
     }
 }
 

@@ -361,7 +361,16 @@ impl Hca {
     /// # Errors
     /// The position of the first request that was refused, and why; those before it are posted.
     pub fn post_sends(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
-        self.post(qpn, requests, false)
+        self.post(qpn, requests, false, false)
+    }
+
+    /// As [`Hca::post_sends`] of the beginning of a list, which may leave with the rest of it: the caller
+    /// posts that at once, and if there is none after all, posts no request.
+    ///
+    /// # Errors
+    /// As there. Those before it have been sent.
+    pub fn post_begun(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
+        self.post(qpn, requests, false, true)
     }
 
     /// As [`Hca::post_sends`], all of them or none.
@@ -369,12 +378,18 @@ impl Hca {
     /// # Errors
     /// The position of the first request that was refused, and why; nothing is posted.
     pub fn post_series(&self, qpn: Qpn, requests: &[SendRequest<'_>]) -> Result<(), (usize, HcaError)> {
-        self.post(qpn, requests, true)
+        self.post(qpn, requests, true, false)
     }
 
-    // With a constant `whole`, this is the body of each of its two callers.
+    // With constants for `whole` and `begun`, this is the body of each of its callers.
     #[inline(always)]
-    fn post(&self, qpn: Qpn, requests: &[SendRequest<'_>], whole: bool) -> Result<(), (usize, HcaError)> {
+    fn post(
+        &self,
+        qpn: Qpn,
+        requests: &[SendRequest<'_>],
+        whole: bool,
+        begun: bool,
+    ) -> Result<(), (usize, HcaError)> {
         let mut guard = self.core.lock_own().map_err(|inherited| (0, inherited.into()))?;
         let engine = &mut *guard;
         let Some((index, entry)) = engine.queue_pairs.by_number(qpn) else {
@@ -403,6 +418,9 @@ impl Hca {
                 break;
             }
             entry.posted_sends = entry.posted_sends.wrapping_add(1);
+        }
+        if begun && outcome.is_ok() && engine.keeps_beginning(index) {
+            return Ok(());
         }
         let now_ns = self.core.clock.now_ns();
         engine.posted(index, now_ns);

@@ -104,7 +104,7 @@ impl Resources {
                     // The key was right when the packet came. If it has gone since, so has the memory.
                     let _ = target.store(&self.memory, &data, MappingCheck::Asked);
                 }
-                Item::Completion { qp, made } => self.complete_now(&qp, made),
+                Item::Completion { qp, made } => self.complete_now(&qp, &made),
                 Item::Pause => {}
             }
         }

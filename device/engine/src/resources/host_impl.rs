@@ -356,22 +356,23 @@ impl Resources {
     #[inline]
     pub(super) fn complete_in_turn(&mut self, qp: &QpContext, made: Made) {
         if !self.has_buffered() {
-            return self.complete_now(qp, made);
+            return self.complete_now(qp, &made);
         }
         if let Some(made) = self.complete_buffered(qp, made) {
-            self.complete_now(qp, made);
+            self.complete_now(qp, &made);
         }
     }
 
     #[inline]
-    pub(super) fn complete_now(&mut self, qp: &QpContext, made: Made) {
-        let Made { cq, completion, released, solicited } = made;
+    pub(super) fn complete_now(&mut self, qp: &QpContext, made: &Made) {
+        // A completion is long: it is copied into its queue from where it was made.
+        let Made { cq, ref completion, released, solicited } = *made;
         if self.listens(Topic::Completions) {
-            self.emit(qp, QpEvent::Completed { completion: &completion, cq, released });
+            self.emit(qp, QpEvent::Completed { completion, cq, released });
         }
         let Some(entry) = self.cqs.at(cq) else { return };
         self.new_completions = true;
-        match entry.cq.push_of(qp.ordinal, completion, released, solicited) {
+        match entry.cq.push_of(qp.ordinal, *completion, released, solicited) {
             Pushed::Stored => {}
             Pushed::Overwrote => {
                 let depth = entry.cq.depth();

@@ -84,6 +84,12 @@ impl Gsi {
         }
     }
 
+    /// Whether [`takes_request_that_came`](Gsi::takes_request_that_came) would say so.
+    #[inline]
+    pub fn has_request_come(&self) -> bool {
+        self.request_came
+    }
+
     /// Whether a request has come since this was asked last. What its sender has sent before, about a
     /// connection that is there, may have taken another way into this process, and not be received yet.
     #[inline]

@@ -111,8 +111,8 @@ pub struct SharedPort<M: Medium = GroupPort> {
     same_host: SameHost,
     /// The peer that was looked for last, which member it is, and the number that the member's owner had.
     last_found: Option<(Peer, MemberIndex, u64)>,
-    /// The series of batches that go to that peer; 0: none.
-    last_series: u64,
+    /// The series of batches that go to that peer.
+    last_series: LastSeries,
     looking: Looking,
     /// What the device behind the port counts, for processes that ask.
     device: Option<Arc<Counters>>,
@@ -121,6 +121,15 @@ pub struct SharedPort<M: Medium = GroupPort> {
     notice: Option<String>,
     /// Keeps the way to a registry open that has no name here.
     _elsewhere: Option<Folder>,
+}
+
+/// A series of batches.
+#[derive(Debug, Clone, Copy, Default)]
+struct LastSeries {
+    /// 0: none.
+    number: u64,
+    /// The ring that took the last one, which was made for rings; 0: none.
+    ring: u64,
 }
 
 impl<M: Medium> SharedPort<M> {
@@ -294,6 +303,11 @@ impl<M: Medium> Port for SharedPort<M> {
 
     fn limits(&self, peer: Peer) -> PortLimits {
         self.limits_of_ring(peer).unwrap_or_else(|| self.medium.limits(peer))
+    }
+
+    #[inline]
+    fn admits_again(&mut self, series: u64) -> bool {
+        self.ring_admits_again(series)
     }
 
     fn medium_to(&self, peer: Peer) -> PeerMedium {

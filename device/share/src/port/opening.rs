@@ -10,10 +10,10 @@ use std::time::Duration;
 use pumice_ports::{PortError, UdpConfig};
 use pumice_transport::types::Gid;
 
-use super::SharedPort;
 use super::looking::Looking;
 use super::looped::LoopedGroups;
 use super::requests::Requests;
+use super::{LastSeries, SharedPort};
 use crate::backlog::{Backlog, OwnEntry};
 use crate::local::Local;
 use crate::medium::Medium as _;
@@ -189,7 +189,7 @@ impl SharedPort {
             looped: LoopedGroups::default(),
             same_host: SameHost::new(index, incarnation, none),
             last_found: None,
-            last_series: 0,
+            last_series: LastSeries::default(),
             looking: Looking::default(),
             counters: Arc::default(),
             device: None,

@@ -180,6 +180,25 @@ fn took(backlog: Option<&Backlog>, received: &Received<'_>) {
     }
 }
 
+/// As [`is_for`], of a batch on a path that is known; `leads_here`: its addresses and ports are those that
+/// batches for this process have. They stay so, and are looked at once.
+#[inline]
+pub(super) fn is_for_on_way(
+    received: &Received<'_>,
+    leads_here: &mut bool,
+    membership: &Membership,
+    local: &Local,
+    looped: &LoopedGroups,
+    port: u16,
+) -> bool {
+    if *leads_here && is_only_for(received, local) {
+        return true;
+    }
+    let is_for = is_for(received, membership, local, looped, port);
+    *leads_here = is_for && !received.flow.destination.is_multicast();
+    is_for
+}
+
 /// Whether a batch from another process is what it should have sent here.
 pub(super) fn is_for(
     received: &Received<'_>,

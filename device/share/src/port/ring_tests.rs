@@ -209,7 +209,7 @@ fn each_series_of_batches_goes_to_its_receiver_and_to_no_other_incarnation_of_it
         let to_other = [number, number + 1].map(|number| (other.process.value(), number));
         assert_eq!(received(&mut other, 0, 2), to_other);
     }
-    assert_eq!(pair.sender.last_series, 2);
+    assert_eq!(pair.sender.last_series.number, 2);
     send_of_series(&mut pair.sender, 1, pair.to, first, 40);
     assert_eq!(pair.received(1), [40]);
     let before = backlog_of(&pair).incarnation(member);
@@ -217,6 +217,32 @@ fn each_series_of_batches_goes_to_its_receiver_and_to_no_other_incarnation_of_it
     send_of_series(&mut pair.sender, 1, pair.to, first, 41);
     assert!(!pair.is_open(), "another process has the index");
     assert_eq!(pair.received(1), [41], "by UDP");
+}
+
+#[test]
+fn a_series_goes_on_without_a_question_only_in_the_ring_that_took_the_last_batch_made_for_it() {
+    let mut pair = Pair::new("again");
+    let (path, process) = (pair.path(), pair.receiver.process.value());
+    let bytes = [0, 0, 0, 0, 0, process, 0, 1, 9, 0, 0, 0, 0, 0, 0, 0];
+    let send = |sender: &mut SharedPort, series, has_icrc| {
+        let batch = GsoBatch { series, has_icrc, ..GsoBatch::new(&path, 16, &bytes) };
+        sender.transmit(0, &batch).unwrap();
+    };
+    assert!(!pair.sender.admits_again(0) && !pair.sender.admits_again(1), "no batch of a series was sent");
+    send(&mut pair.sender, 1, true);
+    assert!(!pair.sender.admits_again(1), "it was made for a way that needs an ICRC");
+    send(&mut pair.sender, 1, false);
+    assert!(pair.sender.admits_again(1) && !pair.sender.admits_again(2));
+    while pair.sender.admits_again(1) {
+        send(&mut pair.sender, 1, false);
+    }
+    assert!(!pair.sender.admits(0, pair.peer()), "there is no room for the longest batch");
+    assert!(!pair.received(8).is_empty());
+    assert!(pair.sender.admits_again(1), "room has come back");
+    let member = pair.receiver.membership.index();
+    let before = backlog_of(&pair).incarnation(member);
+    backlog_of(&pair).set_incarnation(member, before + 1);
+    assert!(!pair.sender.admits_again(1), "another process has the index");
 }
 
 fn backlog_of(pair: &Pair) -> &Backlog {

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use pumice_ports::{GsoBatch, Peer, PortLimits, Received, TransmitError};
 use pumice_transport::path::Path;
 
-use super::SharedPort;
 use super::counters::count;
 use super::looking::RingLook;
-use super::receiving::is_for;
+use super::receiving::is_for_on_way;
+use super::{LastSeries, SharedPort};
 use crate::medium::Medium;
 use crate::member_index::MemberIndex;
 use crate::same_host::{Put, Room, Says, Took};
@@ -26,8 +26,9 @@ impl<M: Medium> SharedPort<M> {
         batch: &GsoBatch<'_>,
     ) -> Option<Result<(), TransmitError>> {
         let (member, incarnation) = self.find_receiver(batch)?;
-        let known = self.same_host.put_on_known_path(member, incarnation, batch);
-        if known == Some(Put::Done) {
+        if let Some((Put::Done, ring)) = self.same_host.put_on_known_path(member, incarnation, batch) {
+            // With an ICRC it was made for a way that needs one.
+            self.last_series.ring = if batch.has_icrc { 0 } else { ring };
             return Some(Ok(()));
         }
         if !self.same_host.knows(member, batch.path) {
@@ -48,7 +49,7 @@ impl<M: Medium> SharedPort<M> {
     /// The member that gets a batch, and the number that its owner has. A series of batches has one receiver.
     #[inline]
     fn find_receiver(&mut self, batch: &GsoBatch<'_>) -> Option<(MemberIndex, u64)> {
-        if batch.series != 0 && batch.series == self.last_series {
+        if batch.series != 0 && batch.series == self.last_series.number {
             let found = self.last_member();
             debug_assert_eq!(found.map(|(peer, ..)| peer).unwrap_or(batch.peer()), batch.peer());
             if let Some((_, member, incarnation)) = found {
@@ -60,7 +61,7 @@ impl<M: Medium> SharedPort<M> {
             return None;
         }
         let found = self.find_member(peer)?;
-        self.last_series = batch.series;
+        self.last_series = LastSeries { number: batch.series, ring: 0 };
         Some(found)
     }
 
@@ -78,7 +79,7 @@ impl<M: Medium> SharedPort<M> {
         }
         let (member, incarnation) = self.search_member(peer)?;
         self.last_found = Some((peer, member, incarnation));
-        self.last_series = 0;
+        self.last_series = LastSeries::default();
         Some((member, incarnation))
     }
 
@@ -100,6 +101,18 @@ impl<M: Medium> SharedPort<M> {
         let backlog = self.backlog.as_ref()?;
         let member = backlog.find(peer)?;
         Some((member, backlog.incarnation(member)))
+    }
+
+    /// Whether another batch of a series goes into the ring that took the one before, and there is room.
+    #[inline]
+    pub(super) fn ring_admits_again(&mut self, series: u64) -> bool {
+        let LastSeries { number: last, ring: number } = self.last_series;
+        if series != last || number == 0 {
+            return false;
+        }
+        self.last_member().is_some_and(|(_, member, incarnation)| {
+            self.same_host.has_room_again(member, incarnation, number)
+        })
     }
 
     /// What the ring to `peer` takes, if there is one.
@@ -177,7 +190,9 @@ impl<M: Medium> SharedPort<M> {
         }
         let SharedPort { same_host, membership, local, looped, medium, looking, counters, .. } = self;
         let port = medium.port();
-        let accepts = |received: &Received<'_>| is_for(received, membership, local, looped, port);
+        let accepts = |received: &Received<'_>, leads_here: &mut bool| {
+            is_for_on_way(received, leads_here, membership, local, looped, port)
+        };
         match same_host.receive(accepts, handler) {
             Took::Nothing => RingLook::Nothing,
             Took::Batch { is_accepted } => {

@@ -155,7 +155,17 @@ impl OpenRing {
         self.bell.set();
     }
 
-    /// Whether a batch of so many bytes fits, with the description of its path.
+    /// Whether a batch of so many bytes fits now, with the description of its path.
+    #[inline]
+    pub(super) fn has_room(&mut self, batch_bytes: u32) -> bool {
+        let has_room = self.producer.has_room(2, batch_bytes) == Ok(true);
+        if has_room {
+            self.full_since_ns = None;
+        }
+        has_room
+    }
+
+    /// As [`OpenRing::has_room`], and for how long it is worth while to wait.
     ///
     /// # Errors
     /// The consumer claims what cannot be true.

@@ -404,18 +404,28 @@ impl SameHost {
         self.open(member).is_some_and(|ring| ring.knows(path))
     }
 
+    /// Whether there is room in the ring with a number, which goes to the owner of a member's index that has
+    /// this incarnation. False: [`SameHost::room`] has more to say.
+    #[inline]
+    pub(crate) fn has_room_again(&mut self, member: MemberIndex, incarnation: u64, number: u64) -> bool {
+        let ring = self.open(member);
+        let ring = ring.filter(|ring| ring.incarnation == incarnation && ring.number() == number);
+        ring.is_some_and(|ring| ring.has_room(BATCH_BYTES as u32))
+    }
+
     /// As [`SameHost::put`], of a batch whose path the ring knows, as it does for all batches of a path but
-    /// the first. `None`: nothing was done, and `put` finds out why.
+    /// the first; and the ring's number. `None`: nothing was done, and `put` finds out why.
     #[inline]
     pub(crate) fn put_on_known_path(
         &mut self,
         member: MemberIndex,
         incarnation: u64,
         batch: &GsoBatch<'_>,
-    ) -> Option<Put> {
+    ) -> Option<(Put, u64)> {
         let ring = self.open(member).filter(|ring| ring.incarnation == incarnation)?;
         let fits = batch.bytes.len() <= ring.geometry().data_bytes() as usize;
-        if fits { ring.put_on_known_path(batch) } else { None }
+        let put = if fits { ring.put_on_known_path(batch) } else { None };
+        Some((put?, ring.number()))
     }
 
     /// Puts a batch into the ring to a process. `incarnation` is what stands in the table for it now.
@@ -463,11 +473,11 @@ impl SameHost {
     }
 
     /// Takes a batch from one of the rings in turn, and gives it to `handler` if `accepts` says that it is
-    /// for this process.
+    /// for this process; that gets what it noted of the path.
     #[inline]
     pub(crate) fn receive(
         &mut self,
-        accepts: impl Fn(&Received<'_>) -> bool,
+        accepts: impl Fn(&Received<'_>, &mut bool) -> bool,
         handler: &mut dyn FnMut(&Received<'_>),
     ) -> Took {
         let count = self.inbound.len();
@@ -481,10 +491,10 @@ impl SameHost {
             }
             match ring.take(&mut self.buffer) {
                 Ok(None) => {}
-                Ok(Some(received)) => {
+                Ok(Some((received, way))) => {
                     // The same one goes on, for as long as its data is in the cache.
                     self.turn = index;
-                    let is_accepted = accepts(&received);
+                    let is_accepted = accepts(&received, &mut way.leads_here);
                     if is_accepted {
                         handler(&received);
                     }

@@ -11,8 +11,8 @@ use crate::qp::dcqcn::Paced;
 use crate::qp::outbound::{self, Emitted, Progress, Written};
 use crate::qp::send_queue::SendWqe;
 use crate::qp::settings::Settings;
-use crate::types::{Fate, MemoryFault, Operand, SendFlags, WcStatus, WrClass};
-use crate::wire::{Extensions, Psn};
+use crate::types::{MemoryFault, Operand, SendFlags, WcStatus, WrClass};
+use crate::wire::{Bth, Extensions, Psn};
 
 /// What became of the packet at the cursor.
 enum Sent {
@@ -195,28 +195,46 @@ impl Requester {
             let sent = (&**path, outbound::packet_bytes(bth.opcode, request.payload_bytes));
             pacer.handle_sent(Paced::Requests, sent, now_ns, &settings.context, host);
         }
-        let mut fate = Fate::default();
         if host.listens(Topic::Packets) {
-            let psn_count = request.response_count.unwrap_or(1);
-            let identity = PacketIdentity {
-                side: Side::Requester,
-                message: self.cursor,
-                relative_psn: PacketIdentity::relative(psn, self.first_psn),
-                transmission: self.transmissions.note(psn, psn_count),
-            };
-            let payload_bytes = request.payload_bytes;
-            let written = Written { identity, bth: &bth, aeth: None, payload_bytes, psn_count, path };
-            fate = outbound::emit_sent(settings, &written, host, sink);
+            self.tell_sent(settings, &request, &bth, now_ns, host, sink);
+        } else {
+            self.advance(settings, &request, psn, ack_request, now_ns);
         }
-        let unasked = self.packets_since_ack_request;
-        self.packets_since_ack_request = if ack_request { 0 } else { unasked + 1 };
+        Sent::Packet
+    }
+
+    /// Tells of the packet at the cursor, which is in the sink, does to it what is decided, and goes on.
+    #[cold]
+    #[inline(never)]
+    fn tell_sent<H: Host, T: Transmit>(
+        &mut self,
+        settings: &Settings,
+        request: &RequestPacket,
+        bth: &Bth,
+        now_ns: u64,
+        host: &mut H,
+        sink: &mut T,
+    ) {
+        let psn = bth.psn;
+        let psn_count = request.response_count.unwrap_or(1);
+        let identity = PacketIdentity {
+            side: Side::Requester,
+            message: self.cursor,
+            relative_psn: PacketIdentity::relative(psn, self.first_psn),
+            transmission: self.transmissions.note(psn, psn_count),
+        };
+        let wqe = self.queue.entry(self.cursor);
+        let Some(path) = wqe.and_then(|wqe| path_of(settings, wqe).ok()) else { return };
+        let payload_bytes = request.payload_bytes;
+        let written = Written { identity, bth, aeth: None, payload_bytes, psn_count, path };
+        let fate = outbound::emit_sent(settings, &written, host, sink);
         // A packet that did not ask stands in the same message.
+        let unasked = self.packets_since_ack_request;
         let before = (unasked > 0).then(|| (self.cursor, self.cursor_packet.saturating_sub(1)));
-        self.advance(settings, &request, psn, ack_request, now_ns);
+        self.advance(settings, request, psn, bth.ack_request, now_ns);
         if fate.refused.is_some() || fate.notified || fate.halted {
             self.forge(settings, &fate, psn, before, now_ns, host);
         }
-        Sent::Packet
     }
 
     /// The Ethernet frame at the cursor: the host takes all of it at once.
@@ -242,6 +260,7 @@ impl Requester {
     }
 
     /// Whether a packet to a reliable peer asks for an acknowledgement.
+    #[inline(always)]
     fn asks_for_ack(&self, request: &RequestPacket, psn: Psn) -> bool {
         let window_left = self.window.packets().saturating_sub(self.in_flight()).max(1);
         //= linux:rxe_req.c#init_req_packet
@@ -253,6 +272,8 @@ impl Requester {
             || self.is_last_before_forged(psn)
     }
 
+    /// The packet at the cursor was sent.
+    #[inline(always)]
     fn advance(
         &mut self,
         settings: &Settings,
@@ -261,6 +282,8 @@ impl Requester {
         ack_request: bool,
         now_ns: u64,
     ) {
+        let unasked = self.packets_since_ack_request;
+        self.packets_since_ack_request = if ack_request { 0 } else { unasked + 1 };
         let count = request.response_count.unwrap_or(1);
         if request.response_count.is_some() {
             //= linux:rxe_req.c#check_init_depth

@@ -1,6 +1,7 @@
 //! Posting sends. Hot: nothing is allocated; a list is handed to the device a batch at a time, so
 //! that its packets leave together.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::slice;
 
@@ -24,6 +25,8 @@ use crate::objects::queue_pair::Qp;
 
 /// Requests that are handed to the device at a time.
 pub(crate) const BATCH: usize = 8;
+/// Requests of a list after which those before leave, though there are more: their receiver has work then.
+const MOST_OWED: usize = 32;
 /// Most inline data that is gathered from several elements; the device's own limit is not larger.
 const GATHERED_BYTES: usize = 1024;
 
@@ -66,7 +69,7 @@ const fn atomic_operation(opcode: SendOpcode, compare_add: u64, swap: u64) -> Op
 }
 
 /// Makes a request of the device of a program's; inline data is not looked at. In its place, because a
-/// request is long: each move copies it.
+/// request is long: each move copies it. It is as [`UNDESCRIBED`].
 #[inline]
 fn describe<'a>(
     qp: &Qp,
@@ -74,7 +77,7 @@ fn describe<'a>(
     request: &mut SendRequest<'a>,
 ) -> Result<(), Errno> {
     let wr = posted.get();
-    *request = SendRequest::new(wr.wr_id, opcode(wr.opcode)?);
+    (request.wr_id, request.opcode) = (wr.wr_id, opcode(wr.opcode)?);
     request.flags = SendFlags::from_bits_truncate(wr.send_flags);
     request.sges = posted.elements()?;
     //= man:ibv_post_send
@@ -139,7 +142,7 @@ pub(crate) fn tell_if_full(qp: &Qp, errno: Errno) {
     }
 }
 
-/// What `describe` writes over.
+/// What `describe` adds to.
 const UNDESCRIBED: SendRequest<'static> = SendRequest::new(0, SendOpcode::Send);
 
 /// A program's list of requests.
@@ -149,6 +152,8 @@ type List<'a> = Requests<'a, ibv_send_wr>;
 struct Poster<'a> {
     qp: &'a Qp,
     bad_wr: Out<'a, List<'a>>,
+    /// Requests that were posted and leave with later ones of the list.
+    owed: Cell<usize>,
 }
 
 impl<'a> Poster<'a> {
@@ -173,13 +178,18 @@ impl<'a> Poster<'a> {
         errno
     }
 
-    /// Posts `batch`, whose first request is the first of `list`.
+    /// Posts `batch`, whose first request is the first of `list`. With `more` to come it may leave with that:
+    /// so a list is one batch of packets.
     #[inline]
-    fn post(&self, batch: &[SendRequest<'_>], list: List<'a>) -> Result<(), Errno> {
-        if batch.is_empty() {
+    fn post(&self, batch: &[SendRequest<'_>], list: List<'a>, more: bool) -> Result<(), Errno> {
+        let owed = self.owed.get() + batch.len();
+        if batch.is_empty() && (more || owed == 0) {
             return Ok(());
         }
-        match self.qp.hca().post_sends(self.qp.number(), batch) {
+        let begun = more && owed < MOST_OWED;
+        self.owed.set(if begun { owed } else { 0 });
+        let (hca, number) = (self.qp.hca(), self.qp.number());
+        match if begun { hca.post_begun(number, batch) } else { hca.post_sends(number, batch) } {
             Ok(()) => Ok(()),
             //= statement:38
             //| A list stops at the first request that is refused, and those before it run.
@@ -194,15 +204,16 @@ impl<'a> Poster<'a> {
         request: &mut SendRequest<'a>,
         posted: &Posted<'a, ibv_send_wr>,
         list: List<'a>,
+        more: bool,
     ) -> Result<(), Errno> {
         request.inline_data = match request.sges {
             [] => &[],
             //= man:ibv_post_send
             //| Inline data is copied at the post, so its buffer may change afterwards.
             [one] => posted.memory(one),
-            _ => return self.post_gathered(request, posted, list),
+            _ => return self.post_gathered(request, posted, list, more),
         };
-        self.post(slice::from_ref(request), list)
+        self.post(slice::from_ref(request), list, more)
     }
 
     #[inline(never)]
@@ -211,19 +222,21 @@ impl<'a> Poster<'a> {
         request: &SendRequest<'a>,
         posted: &Posted<'a, ibv_send_wr>,
         list: List<'a>,
+        more: bool,
     ) -> Result<(), Errno> {
         let mut gathered = [0; GATHERED_BYTES];
         let mut filled = 0_usize;
         for sge in request.sges {
             let part = posted.memory(sge);
             let Some(target) = gathered.get_mut(filled..filled + part.len()) else {
+                self.post(&[], list, false)?;
                 return Err(self.refuse(list, INVALID));
             };
             target.copy_from_slice(part);
             filled += part.len();
         }
         let inline_data = gathered.get(..filled).unwrap_or_default();
-        self.post(&[SendRequest { inline_data, ..request.clone() }], list)
+        self.post(&[SendRequest { inline_data, ..request.clone() }], list, more)
     }
 
     #[inline]
@@ -237,9 +250,9 @@ impl<'a> Poster<'a> {
             return Err(self.refuse(list, errno));
         }
         if request.flags.contains(SendFlags::INLINE) {
-            self.post_inline(&mut request, &only, list)
+            self.post_inline(&mut request, &only, list, false)
         } else {
-            self.post(slice::from_ref(&request), list)
+            self.post(slice::from_ref(&request), list, false)
         }
     }
 
@@ -249,27 +262,30 @@ impl<'a> Poster<'a> {
         while let Some((current, rest)) = next.split_first() {
             let inline = current.get().send_flags & SendFlags::INLINE.bits() != 0;
             if inline || filled == BATCH {
-                self.post(batch.get(..filled).unwrap_or_default(), first)?;
+                self.post(batch.get(..filled).unwrap_or_default(), first, true)?;
                 (filled, first) = (0, next);
             }
             let described = match batch.get_mut(filled) {
-                Some(request) => describe(self.qp, &current, request).map(|()| request),
+                Some(request) => {
+                    *request = UNDESCRIBED;
+                    describe(self.qp, &current, request).map(|()| request)
+                }
                 None => Err(INVALID),
             };
             match described {
                 Ok(request) if inline => {
-                    self.post_inline(request, &current, next)?;
+                    self.post_inline(request, &current, next, !rest.is_empty())?;
                     first = rest;
                 }
                 Ok(_) => filled += 1,
                 Err(errno) => {
-                    self.post(batch.get(..filled).unwrap_or_default(), first)?;
+                    self.post(batch.get(..filled).unwrap_or_default(), first, false)?;
                     return Err(self.refuse(next, errno));
                 }
             }
             next = rest;
         }
-        self.post(batch.get(..filled).unwrap_or_default(), first)
+        self.post(batch.get(..filled).unwrap_or_default(), first, false)
     }
 }
 
@@ -285,7 +301,7 @@ pub(crate) extern "C" fn post_send<'a>(
     };
     status_or(Call::ibv_post_send, Qp::about(qp.as_ptr()), refused, || {
         let qp = qp.held::<Qp>().inspect_err(|_| refused())?;
-        Poster { qp, bad_wr }.post_list(list)
+        Poster { qp, bad_wr, owed: Cell::new(0) }.post_list(list)
     })
 }
 

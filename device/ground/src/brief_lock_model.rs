@@ -1,0 +1,161 @@
+//! A model of the brief lock: loom runs its steps on its own atomics, in every order of the threads and with
+//! every value that the memory model lets a load return. What the lock guards are words that are read and
+//! written `Relaxed`, as if they were none: only the lock orders them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loom::thread;
+
+use super::Taken;
+use crate::word::Word;
+
+/// An atomic of loom, with a mistake in it or none.
+struct ModelWord<const MISTAKE: u8>(loom::sync::atomic::AtomicU64);
+
+const NONE: u8 = 0;
+/// The exchange is a load and a store, between which other threads may run.
+const TORN: u8 = 1;
+/// The release orders nothing.
+const UNORDERED: u8 = 2;
+
+impl<const MISTAKE: u8> Word for ModelWord<MISTAKE> {
+    fn new(value: u64) -> Self {
+        ModelWord(loom::sync::atomic::AtomicU64::new(value))
+    }
+
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, if MISTAKE == UNORDERED { Ordering::Relaxed } else { order });
+    }
+
+    fn swap(&self, value: u64, order: Ordering) -> u64 {
+        if MISTAKE != TORN {
+            return self.0.swap(value, order);
+        }
+        let before = self.0.load(order);
+        self.0.store(value, Ordering::Release);
+        before
+    }
+
+    fn add(&self, value: u64, order: Ordering) {
+        self.0.fetch_add(value, order);
+    }
+
+    fn sub(&self, value: u64, order: Ordering) {
+        self.0.fetch_sub(value, order);
+    }
+}
+
+/// A queue as completions have it: what was added, what was taken, and whether the next one is told of.
+struct Queue<const MISTAKE: u8> {
+    taken: Taken<ModelWord<MISTAKE>>,
+    added: ModelWord<NONE>,
+    polled: ModelWord<NONE>,
+    armed: ModelWord<NONE>,
+    events: ModelWord<NONE>,
+}
+
+impl<const MISTAKE: u8> Queue<MISTAKE> {
+    fn new() -> Self {
+        let word = || ModelWord::new(0);
+        Queue { taken: Taken::new(), added: word(), polled: word(), armed: word(), events: word() }
+    }
+
+    fn locked<R>(&self, run: impl FnOnce() -> R) -> R {
+        while !self.taken.take() {
+            thread::yield_now();
+        }
+        let result = run();
+        self.taken.release();
+        result
+    }
+
+    fn push(&self) {
+        self.locked(|| {
+            add_one(&self.added);
+            if self.armed.load(Ordering::Relaxed) == 1 {
+                self.armed.store(0, Ordering::Relaxed);
+                add_one(&self.events);
+            }
+        });
+    }
+
+    /// How many there were.
+    fn poll(&self) -> u64 {
+        self.locked(|| {
+            let count = self.added.load(Ordering::Relaxed) - self.polled.load(Ordering::Relaxed);
+            self.polled.store(self.polled.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+            count
+        })
+    }
+
+    fn arm(&self) {
+        self.locked(|| self.armed.store(1, Ordering::Relaxed));
+    }
+}
+
+/// What no atomic addition does.
+fn add_one(word: &ModelWord<NONE>) {
+    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Two completions come while the program polls, arms and polls again: it has both, or an event tells it.
+fn no_completion_is_missed<const MISTAKE: u8>() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let queue = Arc::new(Queue::<MISTAKE>::new());
+        let engine = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || {
+                queue.push();
+                queue.push();
+            }
+        });
+        let mut polled = queue.poll();
+        queue.arm();
+        polled += queue.poll();
+        engine.join().unwrap();
+        let is_told = queue.events.load(Ordering::Relaxed) == 1;
+        assert!(polled == 2 || is_told, "{polled} of 2, and no event");
+        assert_eq!(polled + queue.poll(), 2, "each is polled once");
+    });
+}
+
+/// Two threads poll one queue.
+fn each_is_polled_once<const MISTAKE: u8>() {
+    loom::model(|| {
+        let queue = Arc::new(Queue::<MISTAKE>::new());
+        queue.push();
+        let other = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.poll()
+        });
+        let polled = queue.poll();
+        assert_eq!(polled + other.join().unwrap(), 1, "each is polled once");
+    });
+}
+
+#[test]
+fn in_all_orders_each_completion_is_polled_once_or_told_of() {
+    no_completion_is_missed::<NONE>();
+    each_is_polled_once::<NONE>();
+}
+
+/// Planted: two threads have the lock at a time.
+#[test]
+#[should_panic(expected = "each is polled once")]
+fn the_model_finds_an_exchange_that_is_torn() {
+    each_is_polled_once::<TORN>();
+}
+
+/// Planted: who takes the lock need not see what was done under it.
+#[test]
+#[should_panic(expected = "each is polled once")]
+fn the_model_finds_a_release_that_orders_nothing() {
+    each_is_polled_once::<UNORDERED>();
+}
