@@ -22,6 +22,13 @@ impl Resources {
         self.cqs.iter().skip_while(move |(handle, _)| handle.index < number).map(view)
     }
 
+    /// Tells each completion queue, and how many completions wait there, while no thread polls it.
+    pub(crate) fn look_at_cqs(&self, tell: &mut dyn FnMut(u32, u32)) {
+        for (handle, entry) in self.cqs.iter() {
+            entry.cq.look(|waiting| tell(handle.index, u32::try_from(waiting).unwrap_or(u32::MAX)));
+        }
+    }
+
     /// The shared receive queues from a number on.
     pub(crate) fn srqs_from(&self, number: u32) -> impl Iterator<Item = SrqView> {
         self.receives.iter().filter_map(move |(handle, receives)| match receives {
