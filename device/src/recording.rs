@@ -58,6 +58,7 @@ impl Recorder for LiveTraces {
                 let refused = begun.err().map(|error| format!("{file} cannot be written: {error}"));
                 Some(RecordAnswer { file, refused, ..RecordAnswer::default() })
             }
+            RecordOrder::Check { .. } => None,
             RecordOrder::End { file } => {
                 let going = self.going.iter().find(|going| going.file == *file)?;
                 if let Some(trace) = going.trace.upgrade() {

@@ -28,6 +28,15 @@ pub enum RecordOrder {
         /// Bytes that the file has at most.
         limit_bytes: u64,
     },
+    /// What it does wrong with verbs.
+    Check {
+        /// The file of the report, with its whole path; as for a trace, but that `%d` is the device's index.
+        file: String,
+        /// How long it is checked.
+        for_ms: u64,
+        /// The format of the report.
+        format: String,
+    },
     /// The end of a recording, before its time is over.
     End {
         /// The file, as it was answered.
@@ -79,10 +88,27 @@ pub struct QpNow {
     pub reads: u8,
 }
 
+/// Memory that is registered when a recording begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionNow {
+    /// The key, for scatter/gather elements and for peers.
+    pub key: u32,
+    /// First byte in this process.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// The first byte's address as users of the key say it.
+    pub iova: u64,
+    /// All of it is mapped for as long as it is registered.
+    pub stays_mapped: bool,
+}
+
 /// What is there when a recording begins. It is asked under the engine's lock.
 pub trait Existing {
     /// Tells each queue pair.
     fn queue_pairs(&self, tell: &mut dyn FnMut(&QpNow));
+    /// Tells each registration of memory.
+    fn regions(&self, tell: &mut dyn FnMut(&RegionNow));
     /// Tells the index of each completion queue, and how many completions wait there, while no thread can
     /// poll it.
     fn completion_queues(&self, tell: &mut dyn FnMut(u32, u32));
@@ -146,6 +172,7 @@ mod tests {
     fn orders_and_answers_are_read_as_they_were_written() {
         for order in [
             RecordOrder::Trace { file: "/tmp/%p.trace".to_owned(), for_ms: 5000, limit_bytes: 1 << 20 },
+            RecordOrder::Check { file: "/tmp/%p".to_owned(), for_ms: 1, format: "json".to_owned() },
             RecordOrder::End { file: "/tmp/7.trace".to_owned() },
         ] {
             let bytes = order.encode().expect("short");

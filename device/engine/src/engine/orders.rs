@@ -1,7 +1,7 @@
 //! Orders of other processes to change the fault plan while the program runs, or to record what it does.
 
 use pumice_events::inspect::Question;
-use pumice_events::recording::{Existing, QpNow, RecordAnswer, RecordOrder, Recorder};
+use pumice_events::recording::{Existing, QpNow, RecordAnswer, RecordOrder, Recorder, RegionNow};
 use pumice_faults::live::{LiveAnswer, LiveOrder};
 use pumice_faults::{ForPort, Moment};
 use pumice_ports::{FaultPort, Link, LinkPort, Nowhere, Port as _};
@@ -108,6 +108,10 @@ impl Existing for Engine {
                 reads: qp.max_rd_atomic(),
             });
         }
+    }
+
+    fn regions(&self, tell: &mut dyn FnMut(&RegionNow)) {
+        self.resources.look_at_regions(tell);
     }
 
     fn completion_queues(&self, tell: &mut dyn FnMut(u32, u32)) {
