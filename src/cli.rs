@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::check::CheckCommandOptions;
 use crate::course::CourseOptions;
 use crate::explain::ExplainOptions;
 use crate::fault::FaultOptions;
@@ -40,7 +41,7 @@ pub(crate) enum Command {
     /// Run a program as "pumice run" does, and say what it does wrong with verbs
     ///
     /// It prints each finding on standard error when it finds it, with call stacks, and a summary at exit.
-    Check(Box<RunOptions>),
+    Check(Box<CheckCommandOptions>),
     /// Print the completions of a shell
     ///
     /// For bash: pumice completions bash > ~/.local/share/bash-completion/completions/pumice

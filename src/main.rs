@@ -68,7 +68,7 @@ fn run(command: Command, out: &mut dyn Write) -> CommandResult {
     let outcome = match command {
         Command::Devices(options) => devices::run(&options, out),
         Command::Capture(options) => capture::run(&options, out),
-        Command::Check(options) => check::check(*options),
+        Command::Check(options) => check::check(*options, out),
         Command::Completions(options) => shell::completions(&options, out),
         Command::Course(options) => course::run(&options, out),
         Command::Doctor(options) => doctor::run(&options, out),

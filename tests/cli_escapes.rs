@@ -141,6 +141,8 @@ const LINES: &[&[&str]] = &[
     &["trace", "require", "FILE", "--require", "rdma.bytes > 0"],
     &["trace", "require", "FILE", "--require", "FILE"],
     &["trace", "diff", "FILE", "FILE"],
+    &["trace", "live", "--tag", "FILE"],
+    &["check", "live", "--tag", "FILE"],
     &["trace", "view", "FILE", "-o", "page.html"],
     &["trace", "to-perfetto", "FILE", "-o", "out.json"],
     &["topology", "FILE"],

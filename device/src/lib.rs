@@ -10,10 +10,12 @@
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod opening;
+mod recording;
 pub mod standings;
 
 pub use pumice_engine::{hca, resources, world};
 pub use pumice_events as event;
+pub use pumice_events::recording as record_orders;
 pub use pumice_events::{counters, findings, inspect};
 pub use pumice_faults as faults;
 pub use pumice_faults::shuffle;

@@ -22,13 +22,15 @@ use pumice_instruments::capture::{CaptureSubscriber, whole_blocks};
 use pumice_instruments::listeners::{
     AwaitedEvents, FaultWitness, Faulted, LogHook, LogSubscriber, ReportSource, StepHook, StepSubscriber,
 };
-use pumice_instruments::trace::{ClockBase, TraceNetwork, TraceSource, TraceSubscriber};
+use pumice_instruments::trace::{ClockBase, TraceNetwork, TraceSource};
 use pumice_ports::{
     Link, LinkPort, Port, PortError, SwitchedPort, Switching, TapPort, Topology, TwoPorts, UdpConfig, UdpPort,
 };
 use pumice_profile::settings::Wire;
 use pumice_share::{ShareConfig, ShareError, SharedPort, switches};
 use pumice_transport::wire::ProcessIndex;
+
+use crate::recording::{LiveTraces, Recorded};
 
 /// Opens what a capture is written to, once the port is there.
 pub type CaptureSource = Box<dyn FnOnce() -> io::Result<Box<dyn Write + Send>> + Send>;
@@ -239,20 +241,16 @@ impl Opening {
         let mut faults = PlanAtWork::new(&self.faults, &tag, &triggers, &clock).on(&self.hca.name);
         let own_plan = if self.asks_about_calls { self.faults.clone() } else { FaultPlan::new() };
         let own_calls = CallFaults::new(&own_plan, &tag, &triggers);
-        if let Some(source) = self.capture {
+        if let Some(source) = self.capture.take() {
             faults.keep_notes();
             let out = source().map_err(OpenError::Capture)?;
             let capture = CaptureSubscriber::new(out, time_base_ns).map_err(OpenError::Capture)?;
             self.hca.subscribers.push(Box::new(capture));
         }
-        if let Some(source) = self.trace {
-            let trace = source().map_err(OpenError::Trace)?;
-            let addresses = self.hca.gids.iter().map(|entry| entry.ip).collect();
-            let names = (self.hca.name.as_str(), tag.as_str());
-            let link = self.link.map_or_else(String::new, |link| link.settings().to_string());
-            let network = TraceNetwork { link, switches };
-            let trace = TraceSubscriber::begin(trace, ClockBase::of(&clock), names, addresses, &network);
-            self.hca.subscribers.push(Box::new(trace.map_err(OpenError::Trace)?));
+        let recorded = self.recorded(&tag, switches, &clock);
+        if let Some(source) = self.trace.take() {
+            let trace = source().and_then(|trace| recorded.begin(trace)).map_err(OpenError::Trace)?;
+            self.hca.subscribers.push(Box::new(trace));
         }
         self.hca.subscribers.push(Box::new(AwaitedEvents(Arc::clone(&triggers))));
         let (report, hook) = (self.fault_report.take(), self.fault_log.take());
@@ -293,6 +291,21 @@ impl Opening {
         let decisions = Decisions::new(Some(Box::new(faults)), shuffle);
         let hca = Hca::open_with(self.hca, port, clock, calls, decisions)?;
         triggers.attend(hca.call_attendant());
+        if !hca.clock().is_virtual() {
+            hca.add_recorder(Box::new(LiveTraces::new(recorded, hca.events())));
+        }
         Ok(hca)
+    }
+
+    /// What traces say of the device.
+    fn recorded(&self, tag: &str, switches: String, clock: &Clock) -> Recorded {
+        let link = self.link.map_or_else(String::new, |link| link.settings().to_string());
+        Recorded {
+            device: self.hca.name.clone(),
+            tag: tag.to_owned(),
+            addresses: self.hca.gids.iter().map(|entry| entry.ip).collect(),
+            network: TraceNetwork { link, switches },
+            base: ClockBase::of(clock),
+        }
     }
 }

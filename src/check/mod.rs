@@ -1,17 +1,43 @@
 //! `pumice check`, and exit codes that tell of findings.
 
+mod live;
 mod required;
 
 use std::fs;
+use std::io::Write;
 
+use clap::{Args, Subcommand};
 use pumice_device::settings::{CHECK_MARK, Marks};
 use pumice_device::share::runtime_folder;
 
 use crate::outcome::{CommandError, CommandResult, Outcome};
 use crate::run::{self, RunOptions, run_beside_with};
 
+/// Options of `pumice check`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct CheckCommandOptions {
+    #[command(flatten)]
+    run: RunOptions,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Say what programs that run already do wrong with verbs, without having started them by "pumice check"
+    ///
+    /// They are looked at for a while, and not stopped. What only their calls tell is not judged. The exit
+    /// code is 1 if an error or a warning was found, or a program was not checked.
+    Live(live::LiveOptions),
+}
+
 /// Runs `pumice check`: `pumice run --check`.
-pub(crate) fn check(mut options: RunOptions) -> CommandResult {
+pub(crate) fn check(options: CheckCommandOptions, out: &mut dyn Write) -> CommandResult {
+    if let Some(Action::Live(options)) = &options.action {
+        return live::run(options, out);
+    }
+    let mut options = options.run;
     options.check.check.get_or_insert_with(|| "1".to_owned());
     run(options)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -40,6 +40,21 @@ impl Interrupt {
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Waits for all of this time, unless a signal comes. True if one has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn wait_all(&self, time: Duration) -> io::Result<bool> {
+        let begun = Instant::now();
+        while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
+            // A wait may end early, by a signal that is told of in the next one.
+            if self.wait(left)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Waits. True if a signal has come.

@@ -1,5 +1,6 @@
 //! What the running processes of this user do: a look at all of them, and what changed between two looks.
 
+mod chosen;
 mod interrupt;
 mod progress;
 mod rates;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use pumice_device::inspect::Collected;
 use pumice_device::share::{Inspected, ProcessReport, inspect, reports};
 
+pub(crate) use chosen::{Chosen, Given, Running, live_time};
 pub(crate) use interrupt::Interrupt;
 pub(crate) use progress::{Progress, Watched};
 pub(crate) use rates::{ProcessRates, QpRates, rates};

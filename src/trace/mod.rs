@@ -4,6 +4,7 @@ mod counters;
 mod diff;
 mod lanes;
 mod list;
+mod live;
 mod perfetto;
 pub(crate) mod require;
 mod slices;
@@ -112,6 +113,11 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Record what running programs do for a while, without having started them with --trace
+    ///
+    /// Programs are not stopped, and nothing of it stays with them. The files begin in the middle: what was
+    /// posted before is not in them. The exit code is 1 if a program was not recorded, or not to the end.
+    Live(live::LiveOptions),
     /// Print the records of a trace, one a line
     List {
         /// Print one JSON object per line instead of text
@@ -149,6 +155,7 @@ pub(crate) fn run(options: &TraceOptions, out: &mut dyn Write) -> CommandResult 
                 |file: &PathBuf, more: &[PathBuf]| timeline(&[std::slice::from_ref(file), more].concat());
             diff::run(&all(first, with_first)?, &all(second, with_second)?, *most, *json, out)
         }
+        Action::Live(options) => live::run(options, out),
         Action::List { file, json } => list::run(&file.display().to_string(), open(file)?, *json, out),
     }
 }
@@ -159,7 +166,8 @@ fn look(files: &[PathBuf], out: &mut dyn Write) -> CommandResult {
     let is_word = |file: &&PathBuf| !file.exists() && file.extension().is_none() && file.iter().count() == 1;
     if let Some(word) = files.first().filter(is_word) {
         return Err(CommandError::Usage(format!(
-            "there is no file {}: name a trace, or view, why, require, diff, list or to-perfetto and a trace",
+            "there is no file {}: name a trace, or view, why, require, diff, list or to-perfetto and a \
+             trace, or live",
             word.display()
         )));
     }

@@ -115,11 +115,24 @@ UNUSED static int to_rts(struct ibv_qp *qp)
 	return ibv_modify_qp(qp, &attr, RTS_MASK);
 }
 
+/* Waits for a line, once, if it is asked to: the program is looked at meanwhile. */
+static void pause_here(void)
+{
+	char line[8];
+	static int has_paused;
+	if (has_paused++ || !getenv("PAUSED"))
+		return;
+	puts("paused");
+	fflush(stdout);
+	MUST(fgets(line, sizeof(line), stdin));
+}
+
 UNUSED static void connect_ends(struct ends *ends)
 {
 	MUST(!to_init(ends->here) && !to_init(ends->there));
 	MUST(!to_rtr(ends->here, ends->there->qp_num) && !to_rtr(ends->there, ends->here->qp_num));
 	MUST(!to_rts(ends->here) && !to_rts(ends->there));
+	pause_here();
 }
 
 UNUSED static struct ibv_send_wr request(struct ends *ends, struct ibv_sge *sge, enum ibv_wr_opcode opcode, int flags)

@@ -140,6 +140,7 @@ pub(super) const HOUSES: &[House] = &[
     House {
         folder: "device/src",
         rooms: &[
+            room("recording", &["recording.rs"], "traces that begin and end while a program runs"),
             room("opening", &["opening.rs"], "the one place where a device is put together"),
             room("standings", &["standings.rs"], "how processes stand that may wait for each other"),
             room("fuzzing", &["fuzzing.rs"], "private functions that read input, for fuzz targets"),

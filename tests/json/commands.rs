@@ -43,6 +43,8 @@ const RUNNING: &[(&str, &[&str])] = &[
     ("stat-watch", &["stat", "--watch", "0.1", "--count", "2", "--json"]),
     ("fault-changed", &["fault", "add", "drop chance=1%", "--json"]),
     ("fault-list", &["fault", "list", "--json"]),
+    ("check-live", &["check", "live", "--for", "50ms", "--json"]),
+    ("trace-live", &["trace", "live", "--for", "50ms", "--json"]),
     ("fault-changed", &["fault", "pause", "--json"]),
     ("fault-changed", &["fault", "clear", "--json"]),
 ];

@@ -1,9 +1,10 @@
 //! Everything that happens to a program, as one stream: what queue pairs do
 //! ([`pumice_transport::event`]) and what the device does around them.
 //!
-//! An event borrows what it tells of. Who listens is decided when the device opens ([`Subscribers`]), and
-//! events without a listener are not put together. Counters are part of emitting (`Resources::emit`); the
-//! log, the printed steps and all other listeners are [`Subscriber`]s.
+//! An event borrows what it tells of. Who listens is decided when the device opens ([`Subscribers`]),
+//! but for guests that come while a program runs ([`recording`]), and events without a listener are not put
+//! together. Counters are part of emitting (`Resources::emit`); the log, the printed steps and all other
+//! listeners are [`Subscriber`]s.
 //!
 //! **Invariant**: a subscriber is called under the engine's lock, and from threads that poll without it. It
 //! must not call the device, and must not wait.
@@ -19,8 +20,9 @@ mod element;
 pub mod findings;
 pub mod inspect;
 mod kinds;
+pub mod recording;
 mod subscribers;
 
 pub use element::AsyncElement;
 pub use kinds::{CallMade, CallPhase, Event, Topics};
-pub use subscribers::{Subscriber, Subscribers};
+pub use subscribers::{GuestNumber, MAX_GUESTS, Subscriber, Subscribers};

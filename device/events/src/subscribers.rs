@@ -1,6 +1,9 @@
-//! Who listens: a list that is made when the device opens and does not change.
+//! Who listens: a list that is made when the device opens and does not change, and guests, who come and go
+//! while the program runs.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use pumice_ground::clock::Clock;
@@ -31,15 +34,38 @@ pub trait Subscriber: Send + Sync {
     fn finish(&self) {}
 }
 
+/// Guests that a device has at a time.
+pub const MAX_GUESTS: usize = 8;
+
 /// The subscribers of a device.
 pub struct Subscribers {
-    topics: Topics,
+    /// Those of the list.
+    own: Topics,
+    /// Those of the list and of the guests.
+    topics: AtomicU32,
     /// Each with its topics.
     list: Vec<(Topics, Box<dyn Subscriber>)>,
-    /// Who listens to a topic, by the number of its bit: places in the list, in order.
+    /// Who of the list listens to a topic, by the number of its bit: places in the list, in order.
     of_topic: Vec<Vec<usize>>,
+    /// Those of the guests.
+    guest_topics: AtomicU32,
+    guests: RwLock<Vec<Guest>>,
+    /// Guests so far.
+    came: AtomicU64,
     clock: Clock,
 }
+
+/// Who listens for a while.
+#[derive(Clone)]
+struct Guest {
+    number: GuestNumber,
+    topics: Topics,
+    subscriber: Arc<dyn Subscriber>,
+}
+
+/// Which guest of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuestNumber(u64);
 
 impl Default for Subscribers {
     /// No subscribers.
@@ -50,7 +76,7 @@ impl Default for Subscribers {
 
 impl fmt::Debug for Subscribers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribers").field("topics", &self.topics).finish_non_exhaustive()
+        f.debug_struct("Subscribers").field("topics", &self.topics()).finish_non_exhaustive()
     }
 }
 
@@ -58,24 +84,71 @@ impl Subscribers {
     /// These, who are told the time of this clock.
     pub fn new(list: Vec<Box<dyn Subscriber>>, clock: Clock) -> Subscribers {
         let list: Vec<_> = list.into_iter().map(|one| (one.topics(), one)).collect();
-        let topics = list.iter().fold(Topics::empty(), |all, (topics, _)| all | *topics);
+        let own = list.iter().fold(Topics::empty(), |all, (topics, _)| all | *topics);
         let of_topic = (0..u32::BITS).map(|bit| {
             let topic = Topics::from_bits_retain(1 << bit);
             (0..).zip(&list).filter(|(_, (own, _))| own.intersects(topic)).map(|(place, _)| place).collect()
         });
-        Subscribers { topics, of_topic: of_topic.collect(), list, clock }
+        Subscribers {
+            own,
+            topics: AtomicU32::new(own.bits()),
+            of_topic: of_topic.collect(),
+            list,
+            guest_topics: AtomicU32::new(0),
+            guests: RwLock::default(),
+            came: AtomicU64::new(0),
+            clock,
+        }
     }
 
     /// The topics that have a subscriber.
     #[inline]
     pub fn topics(&self) -> Topics {
-        self.topics
+        // Who comes or goes is heard of soon; nothing else is published by this word.
+        Topics::from_bits_retain(self.topics.load(Ordering::Relaxed))
+    }
+
+    /// One more listens from now on, until [`Subscribers::leave`]. `None`: there are [`MAX_GUESTS`] already.
+    /// What asks once which topics have a subscriber must ask again.
+    pub fn join(&self, subscriber: Arc<dyn Subscriber>) -> Option<GuestNumber> {
+        let mut guests = self.guests.write().unwrap_or_else(PoisonError::into_inner);
+        if guests.len() >= MAX_GUESTS {
+            return None;
+        }
+        let number = GuestNumber(self.came.fetch_add(1, Ordering::Relaxed));
+        guests.push(Guest { number, topics: subscriber.topics(), subscriber });
+        self.note_topics(&guests);
+        Some(number)
+    }
+
+    /// A guest hears nothing any more when this returns.
+    pub fn leave(&self, number: GuestNumber) {
+        let mut guests = self.guests.write().unwrap_or_else(PoisonError::into_inner);
+        let gone = guests.iter().position(|guest| guest.number == number).map(|index| guests.remove(index));
+        self.note_topics(&guests);
+        drop(guests);
+        // What it holds is let go without the lock.
+        drop(gone);
+    }
+
+    fn note_topics(&self, guests: &[Guest]) {
+        let topics = guests.iter().fold(Topics::empty(), |all, guest| all | guest.topics);
+        self.guest_topics.store(topics.bits(), Ordering::Relaxed);
+        self.topics.store((self.own | topics).bits(), Ordering::Relaxed);
+    }
+
+    /// The guests that there are now.
+    fn guests(&self) -> Vec<Guest> {
+        if self.guest_topics.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        self.guests.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether any of these topics has a subscriber.
     #[inline]
     pub fn listen(&self, topics: Topics) -> bool {
-        self.topics.intersects(topics)
+        self.topics().intersects(topics)
     }
 
     /// Tells those who listen.
@@ -102,10 +175,21 @@ impl Subscribers {
                     subscriber.hear(at_ns, event);
                 }
             }
-            return;
+        } else {
+            for (_, subscriber) in self.list.iter().filter(|(own, _)| own.intersects(topics)) {
+                subscriber.hear(at_ns, event);
+            }
         }
-        for (_, subscriber) in self.list.iter().filter(|(own, _)| own.intersects(topics)) {
-            subscriber.hear(at_ns, event);
+        if Topics::from_bits_retain(self.guest_topics.load(Ordering::Relaxed)).intersects(topics) {
+            self.deliver_to_guests(at_ns, topics, event);
+        }
+    }
+
+    #[cold]
+    fn deliver_to_guests(&self, at_ns: u64, topics: Topics, event: &Event<'_>) {
+        let guests = self.guests.read().unwrap_or_else(PoisonError::into_inner);
+        for guest in guests.iter().filter(|guest| guest.topics.intersects(topics)) {
+            guest.subscriber.hear(at_ns, event);
         }
     }
 
@@ -121,12 +205,18 @@ impl Subscribers {
         for (_, subscriber) in &self.list {
             subscriber.settle(patience);
         }
+        for guest in self.guests() {
+            guest.subscriber.settle(patience);
+        }
     }
 
     /// The device closes.
     pub fn finish(&self) {
         for (_, subscriber) in &self.list {
             subscriber.finish();
+        }
+        for guest in self.guests() {
+            guest.subscriber.finish();
         }
     }
 }
@@ -166,6 +256,28 @@ mod tests {
         subscribers.emit(&Event::AsyncEventRaised { event, element });
         assert_eq!(heard.load(Ordering::Relaxed), 2);
         assert!(!Subscribers::default().listen(Topics::all()));
+    }
+
+    #[test]
+    fn a_guest_hears_from_when_it_comes_until_it_leaves() {
+        let subscribers = Subscribers::default();
+        let (event, element) = (AsyncEventType::PortErr, AsyncElement::Port(1));
+        let emit = || subscribers.emit(&Event::AsyncEventRaised { event, element });
+        let heard = Arc::new(AtomicU32::new(0));
+        let guest = || Arc::new(Listener(Topics::ASYNC_EVENTS, Arc::clone(&heard)));
+        emit();
+        let number = subscribers.join(guest()).expect("room");
+        assert!(subscribers.listen(Topics::ASYNC_EVENTS) && !subscribers.listen(Topics::POLLS));
+        emit();
+        for _ in 1..MAX_GUESTS {
+            assert!(subscribers.join(guest()).is_some_and(|other| other != number));
+        }
+        assert_eq!(subscribers.join(guest()), None, "no room");
+        subscribers.leave(number);
+        subscribers.leave(number);
+        assert_eq!(Arc::strong_count(&heard), MAX_GUESTS, "the one that left is let go");
+        emit();
+        assert_eq!(heard.load(Ordering::Relaxed), MAX_GUESTS as u32);
     }
 
     #[test]

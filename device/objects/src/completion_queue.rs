@@ -296,6 +296,12 @@ impl CompletionQueue {
         self.pending.load(Ordering::Acquire)
     }
 
+    /// Looks at how many completions wait to be polled, while no thread polls one.
+    pub fn look(&self, look: impl FnOnce(usize)) {
+        let _held = self.lock();
+        look(self.len());
+    }
+
     /// Asks for one event on the channel at the next completion; with `solicited_only`, at the next that is
     /// solicited or unsuccessful. Arming for solicited ones does not weaken an earlier arming for all.
     ///

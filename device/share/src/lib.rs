@@ -95,7 +95,7 @@ use std::path::Path;
 use pumice_transport::wire::ProcessIndex;
 
 pub use error::{Holder, ShareError};
-pub use giving::{Obeyed, order};
+pub use giving::{Obeyed, Recording, order, record};
 pub use inspecting::{Inspected, inspect, inspect_first, inspect_waits};
 pub use medium::Medium;
 pub use member_index::MemberIndex;

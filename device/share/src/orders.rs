@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use pumice_events::inspect::MAX_PAGE_BYTES;
-use pumice_faults::live::{LiveAnswer, MAX_ANSWER_BYTES};
+use pumice_faults::live::MAX_ANSWER_BYTES;
 use pumice_ports::Order;
 use pumice_transport::wire::ProcessIndex;
 
@@ -33,13 +33,6 @@ pub(super) fn encode(member: MemberIndex, number: u64, answer: &[u8]) -> Vec<u8>
     let with_bank = [&MAGIC_WITH_BANK[..], &[bank, process]].concat();
     let begin = if bank == 0 { [&MAGIC[..], &[process]].concat() } else { with_bank };
     [&begin[..], &number.to_le_bytes(), answer].concat()
-}
-
-/// The answer to the order with this number; nothing if it is none.
-pub(super) fn decode(bytes: &[u8], number: u64) -> Option<(MemberIndex, LiveAnswer)> {
-    let (member, of_order, answer) = answer_of(bytes)?;
-    let answer = (of_order == number).then_some(answer)?;
-    Some((member, LiveAnswer::decode(answer)?))
 }
 
 /// What stands in an answer: whose it is, the number of the order, and the rest.
@@ -95,7 +88,16 @@ impl Orders {
 
 #[cfg(test)]
 mod tests {
+    use pumice_faults::live::LiveAnswer;
+
     use super::*;
+
+    /// The answer to the order with this number; nothing if it is none.
+    fn decode(bytes: &[u8], number: u64) -> Option<(MemberIndex, LiveAnswer)> {
+        let (member, of_order, answer) = answer_of(bytes)?;
+        let answer = (of_order == number).then_some(answer)?;
+        Some((member, LiveAnswer::decode(answer)?))
+    }
 
     fn nth(number: u16) -> MemberIndex {
         MemberIndex::of_number(number).unwrap()

@@ -27,6 +27,22 @@ pub struct Figures {
 }
 
 impl QueuePair {
+    /// How often it was reset.
+    pub fn connection(&self) -> u32 {
+        self.settings.connection
+    }
+
+    /// READs and atomics that it may have under way.
+    pub fn max_rd_atomic(&self) -> u8 {
+        self.settings.max_rd_atomic
+    }
+
+    /// Send requests that were posted, and whose end no completion has told yet.
+    pub fn untold_sends(&self) -> u64 {
+        let numbered = self.numbered.as_ref().map_or(0, |numbered| numbered.count() as u64);
+        self.requester.untold() + numbered
+    }
+
     /// Its numbers now. Everything is there already: nothing is counted for this.
     pub fn figures(&self) -> Figures {
         let inbound = match &self.receiver {

@@ -76,6 +76,11 @@ impl Numbered {
         }
     }
 
+    /// Requests whose end no completion has told yet.
+    pub(super) fn count(&self) -> usize {
+        each!(self, one => one.count())
+    }
+
     /// An error has come that the queue pair goes to ERR by.
     pub(super) fn has_failed(&self) -> bool {
         matches!(self, Numbered::Dc(dc) if dc.has_failed())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pumice_events::counters::Counters;
 use pumice_events::inspect::TellsWaits;
+use pumice_events::recording::Recorder;
 use pumice_ground::clock::earliest;
 use pumice_ground::order;
 use pumice_objects::memory::MappingCheck;
@@ -78,6 +79,8 @@ pub(crate) struct Engine {
     pub(super) device_name: String,
     /// Tells other processes what threads wait for.
     pub(super) waits: Option<TellsWaits>,
+    /// Record what happens when other processes want it.
+    pub(super) recorders: Vec<Box<dyn Recorder>>,
     /// Where the order of requests is noted or imposed.
     arrivals: Option<Box<Arrivals>>,
 }
@@ -127,6 +130,7 @@ impl Engine {
             outages: Kept::new(Outages::default()),
             device_name,
             waits: None,
+            recorders: Vec::new(),
             arrivals: order::of_process().map(|order| Box::new(Arrivals::new(order))),
         };
         engine.arm();

@@ -1,12 +1,14 @@
-//! Orders of other processes to change the fault plan while the program runs.
+//! Orders of other processes to change the fault plan while the program runs, or to record what it does.
 
 use pumice_events::inspect::Question;
+use pumice_events::recording::{Existing, QpNow, RecordAnswer, RecordOrder, Recorder, RegionNow};
 use pumice_faults::live::{LiveAnswer, LiveOrder};
 use pumice_faults::{ForPort, Moment};
 use pumice_ports::{FaultPort, Link, LinkPort, Nowhere, Port as _};
 use pumice_transport::host::Counter;
 
 use super::Engine;
+use super::queue_pairs::QpEntry;
 
 impl Engine {
     /// Obeys the orders that have come.
@@ -20,16 +22,40 @@ impl Engine {
                 }
                 continue;
             }
-            let answer = match LiveOrder::decode(&order.text) {
-                Some(wanted) => self.change_plan(&wanted),
-                None => {
-                    LiveAnswer::refusing("it does not know this order: both sides have to be of one version")
-                }
+            let answer = match RecordOrder::decode(&order.text) {
+                Some(wanted) => self.record(&wanted).encode(),
+                None => self.change_plan_as(&order.text).encode(),
             };
             if let Some(group) = self.port.group() {
-                group.answer_order(&order, &answer.encode());
+                group.answer_order(&order, &answer);
             }
         }
+    }
+
+    fn change_plan_as(&mut self, text: &[u8]) -> LiveAnswer {
+        match LiveOrder::decode(text) {
+            Some(wanted) => self.change_plan(&wanted),
+            None => LiveAnswer::refusing("it does not know this order: both sides have to be of one version"),
+        }
+    }
+
+    /// From now on this records as well when another process wants it.
+    pub(crate) fn add_recorder(&mut self, recorder: Box<dyn Recorder>) {
+        self.recorders.push(recorder);
+    }
+
+    /// Another process wants something recorded, or no longer.
+    fn record(&mut self, order: &RecordOrder) -> RecordAnswer {
+        let mut recorders = std::mem::take(&mut self.recorders);
+        let now: &Engine = self;
+        let answer = recorders.iter_mut().find_map(|recorder| recorder.obey(order, now));
+        self.recorders = recorders;
+        // Others may listen now.
+        self.resources.follow_subscribers();
+        let unknown = || RecordAnswer::refusing("it records nothing of this kind while it runs");
+        let answer = answer.unwrap_or_else(unknown);
+        let tag = self.change_plan(&LiveOrder::List).tag;
+        RecordAnswer { tag, device: self.device_name.clone(), ..answer }
     }
 
     pub(super) fn change_plan(&mut self, order: &LiveOrder) -> LiveAnswer {
@@ -60,5 +86,35 @@ impl Engine {
         }
         self.port = Box::new(FaultPort::of_plan(bare, partitions, witness));
         self.is_armed = true;
+    }
+}
+
+impl Existing for Engine {
+    fn queue_pairs(&self, tell: &mut dyn FnMut(&QpNow)) {
+        for (_, QpEntry { qp, .. }) in self.queue_pairs.starting_at(0) {
+            let context = qp.context();
+            tell(&QpNow {
+                ordinal: context.ordinal,
+                qpn: context.qpn.value(),
+                send_cq: context.send_cq,
+                recv_cq: context.recv_cq,
+                service: qp.qp_type().name(),
+                state: qp.state() as u8,
+                connection: qp.connection(),
+                peer: qp.peer().map(|(address, qpn)| (address, qpn.value())),
+                sends: qp.untold_sends(),
+                receives: self.resources.own_receives(context.recv_queue).unwrap_or(0),
+                send_depth: qp.capacity().max_send_wr,
+                reads: qp.max_rd_atomic(),
+            });
+        }
+    }
+
+    fn regions(&self, tell: &mut dyn FnMut(&RegionNow)) {
+        self.resources.look_at_regions(tell);
+    }
+
+    fn completion_queues(&self, tell: &mut dyn FnMut(u32, u32)) {
+        self.resources.look_at_cqs(tell);
     }
 }

@@ -29,6 +29,7 @@ use crate::engine::{Engine, QueuePairs};
 use crate::resources::Resources;
 use pumice_events::counters::Counters;
 use pumice_events::inspect::{Cursor, Page, TellsWaits};
+use pumice_events::recording::Recorder;
 use pumice_events::{Subscriber, Subscribers};
 use pumice_faults::CallAttendant;
 use pumice_ground::clock::Clock;
@@ -271,6 +272,12 @@ impl Hca {
     /// engine's lock.
     pub fn tells_waits(&self, tells: TellsWaits) {
         self.core.lock().set_waits(tells);
+    }
+
+    /// From now on this records what happens while another process wants it, as well as those that were added
+    /// before. It is called under the engine's lock.
+    pub fn add_recorder(&self, recorder: Box<dyn Recorder>) {
+        self.core.lock().add_recorder(recorder);
     }
 
     /// Asynchronous events: wait for its descriptor, take with `try_event`, acknowledge.

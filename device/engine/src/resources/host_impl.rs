@@ -315,6 +315,10 @@ impl Resources {
 
     #[cold]
     fn tell(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
+        if !self.events.listen(Topics::from_bits_retain(topic.bit())) {
+            // The one that listened has left, which takes no lock of the engine.
+            return self.follow_subscribers();
+        }
         let at_ns = self.moment.of(topic, || self.events.now_ns());
         self.events.deliver(at_ns, Topics::from_bits_retain(topic.bit()), &Event::Qp { qp, event });
     }

@@ -1,6 +1,8 @@
 //! What queue pairs count beside the device, and other objects as processes of the same user see them.
 
 use pumice_events::inspect::{CqView, SrqView};
+use pumice_events::recording::RegionNow;
+use pumice_objects::memory::RegionInfo;
 use pumice_transport::host::Counter;
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
@@ -20,6 +22,20 @@ impl Resources {
             users: entry.users,
         };
         self.cqs.iter().skip_while(move |(handle, _)| handle.index < number).map(view)
+    }
+
+    /// Tells each registration of memory.
+    pub(crate) fn look_at_regions(&self, tell: &mut dyn FnMut(&RegionNow)) {
+        for (key, RegionInfo { address, length, iova, stays_mapped, .. }) in self.memory.regions() {
+            tell(&RegionNow { key, address, length, iova, stays_mapped });
+        }
+    }
+
+    /// Tells each completion queue, and how many completions wait there, while no thread polls it.
+    pub(crate) fn look_at_cqs(&self, tell: &mut dyn FnMut(u32, u32)) {
+        for (handle, entry) in self.cqs.iter() {
+            entry.cq.look(|waiting| tell(handle.index, u32::try_from(waiting).unwrap_or(u32::MAX)));
+        }
     }
 
     /// The shared receive queues from a number on.

@@ -16,13 +16,18 @@ impl Resources {
         self.follow_decisions();
     }
 
-    /// What is asked about now may be something else than before.
-    fn follow_decisions(&mut self) {
+    /// Others may listen now than before.
+    pub(crate) fn follow_subscribers(&mut self) {
         self.topics = self.events.topics();
         // What is sent is described to those who decide.
         if self.decisions.asks_about_packets() {
             self.topics |= Topics::PACKETS;
         }
+    }
+
+    /// What is asked about now may be something else than before.
+    fn follow_decisions(&mut self) {
+        self.follow_subscribers();
         self.cq_common.pacer = self.decisions.pacer();
         let Some(pacer) = &self.cq_common.pacer else { return };
         for (_, entry) in self.cqs.iter() {

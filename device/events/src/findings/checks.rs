@@ -380,6 +380,29 @@ const fn is_injected(name: &str) -> bool {
     matches!(name.as_bytes(), b"failure-injected")
 }
 
+/// Kinds of which the device's events alone tell, so that programs that run already are judged by them too
+/// (`pumice check live`). The others need all calls of the program, from the first.
+pub static JUDGED_LIVE: [&FindingKind; 18] = [
+    &REMOTE_RACE,
+    &WRITE_PASSES_READ,
+    &READ_RESULT_EARLY,
+    &NOTIFIED_ON_OTHER_QP,
+    &SEND_BUFFER_CHANGED,
+    &RECEIVE_BUFFER_WRITTEN,
+    &BUFFERS_OVERLAP,
+    &WRITE_INTO_POSTED,
+    &DEREGISTERED_WHILE_IN_USE,
+    &STALE_RKEY,
+    &RECEIVE_TOO_LATE,
+    &RNR_RETRY_FOR_EVER,
+    &QKEY_MISMATCH,
+    &PKEY_MISMATCH,
+    &READ_DEPTH_ZERO,
+    &IN_FLIGHT_AT_DESTROY,
+    &QUEUE_PAIR_FAILED,
+    &FAILURE_INJECTED,
+];
+
 /// The kind of a name.
 pub fn named(name: &str) -> Option<&'static FindingKind> {
     KINDS.iter().find(|kind| kind.name == name).copied()

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use pumice_transport::types::{Peer, QpState};
+
 use super::checks::Checks;
 use super::context::{Capture, Context};
 use super::kept::Of;
@@ -41,6 +43,19 @@ impl Checker {
     pub fn on(&mut self, device: OfDevice) -> &mut Checker {
         self.context.own = device;
         self
+    }
+
+    /// Tells it of what was there before it knew of anything: where that was made is not known.
+    pub fn finds(&mut self, tell: impl FnOnce(&mut Checker)) {
+        let capture = std::mem::replace(&mut self.context.capture, |_| {});
+        tell(self);
+        (self.context.capture, self.context.latest) = (capture, None);
+    }
+
+    /// A queue pair that it is told of was in this state, and had this peer.
+    pub fn qp_is_in(&mut self, number: u32, state: QpState, peer: Option<Peer>) {
+        self.state_changed(number, state);
+        self.tell(|check, context| check.state_changed(context, number, state, peer));
     }
 
     /// What was found.

@@ -20,12 +20,12 @@ pub type Capture = fn(&mut Vec<u64>);
 /// What all checks share. The checker keeps it; checks read it, ask it where the program is, and tell it what
 /// they found.
 pub(super) struct Context {
-    capture: Capture,
+    pub(super) capture: Capture,
     stacks: Stacks,
     /// Return addresses of the stack that is being captured; its memory is used again.
     addresses: Vec<u64>,
     /// The stack that was captured last, if that was in a call of the program's.
-    latest: Option<(u64, Stack)>,
+    pub(super) latest: Option<(u64, Stack)>,
     /// Calls of the program that have begun.
     pub(super) calls: u64,
     pub(super) findings: Findings,

@@ -72,8 +72,11 @@ impl Differences {
         let mut all = Differences { messages: [first, second].map(messages), ..Differences::default() };
         let mut found = Vec::new();
         for (one, other) in pairs(first, second) {
+            let is_part =
+                |process: Option<&TimelineProcess>| process.is_some_and(|one| one.began_ns.is_some());
+            let are_parts = is_part(one) || is_part(other);
             for (qp, other_qp) in queue_pairs(one, other) {
-                compare(one.or(other), qp, other_qp, &mut found);
+                compare(one.or(other), (qp, other_qp), are_parts, &mut found);
             }
         }
         order(first, second, &mut found);
@@ -137,16 +140,29 @@ fn queue_pairs<'a>(one: Option<&'a TimelineProcess>, other: Option<&'a TimelineP
     both.into_values().map(|[one, other]| (one, other)).collect()
 }
 
-/// Compares the messages of a queue pair.
+/// Those of the messages that have a counterpart among others, by their ordinals.
+fn common<'a>(all: &'a [Message], others: &[Message]) -> &'a [Message] {
+    let key = |message: &Message| (message.connection, message.number);
+    let Some((first, last)) = others.first().map(key).zip(others.last().map(key)) else { return &[] };
+    let from = all.partition_point(|message| key(message) < first);
+    let to = all.partition_point(|message| key(message) <= last);
+    all.get(from..to).unwrap_or_default()
+}
+
+/// Compares the messages of a queue pair. `are_parts`: a recording began while its process ran, or ended so;
+/// what it lacks may have been before or behind it.
 fn compare(
     process: Option<&TimelineProcess>,
-    one: Option<&QueuePair>,
-    other: Option<&QueuePair>,
+    (one, other): Both<'_>,
+    are_parts: bool,
     found: &mut Vec<(u64, Departure)>,
 ) {
     let Some((process, qp)) = process.zip(one.or(other)) else { return };
     let empty: &[Message] = &[];
-    let [a, b] = [one, other].map(|qp| qp.map_or(empty, |qp| qp.messages.as_slice()));
+    let [mut a, mut b] = [one, other].map(|qp| qp.map_or(empty, |qp| qp.messages.as_slice()));
+    if are_parts {
+        (a, b) = (common(a, b), common(b, a));
+    }
     // Two runs have two clocks: what the first one alone posted comes after all that the second one did.
     let ended_ns = b.last().map_or(0, |message| message.posted_ns.saturating_add(1));
     let mut say = |turn, kind, message: &Message, sentence: String| {
@@ -170,10 +186,12 @@ fn compare(
                     // From here on the two are not the same messages.
                     return;
                 }
-                if let Some((kind, sentence)) = departs(process, a, b) {
+                let is_cut = are_parts && (a.end.is_none() || b.end.is_none());
+                if let Some((kind, sentence)) = departs(process, a, b).filter(|_| !is_cut) {
                     say(b.posted_ns, kind, b, sentence);
                 }
             }
+            (Some(_), None) | (None, Some(_)) if are_parts => return,
             (Some(a), None) => {
                 let sentence = posted_more(index, a, "first", "second");
                 say(a.posted_ns.max(ended_ns), DepartureKind::Posted, a, sentence);
@@ -248,6 +266,9 @@ fn ended(message: &Message) -> String {
 fn order(first: &Timeline, second: &Timeline, found: &mut Vec<(u64, Departure)>) {
     for (one, other) in pairs(first, second) {
         let Some((one, other)) = one.zip(other) else { continue };
+        if one.began_ns.is_some() || other.began_ns.is_some() {
+            continue;
+        }
         let [ours, theirs] = [one, other].map(completions);
         let differs = ours.iter().zip(&theirs).position(|(a, b)| (a.1, a.2) != (b.1, b.2));
         let Some(index) = differs else { continue };

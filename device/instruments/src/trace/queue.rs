@@ -54,6 +54,29 @@ struct State {
     /// The thread is to write at once.
     is_urgent: bool,
     is_ended: bool,
+    /// It records for a while only.
+    visit: Option<Visit>,
+}
+
+/// A recording that ends by itself.
+struct Visit {
+    /// When, on the host's clock.
+    until_ns: u64,
+    /// Lets it hear no more.
+    leave: Box<dyn FnOnce() + Send>,
+}
+
+impl State {
+    /// The thread has to write at once.
+    fn hurries(&self) -> bool {
+        self.is_urgent || self.is_ended || self.left_ns() == Some(0)
+    }
+
+    /// How long the recording goes on, if it ends by itself.
+    fn left_ns(&self) -> Option<u64> {
+        let visit = self.visit.as_ref()?;
+        Some(visit.until_ns.saturating_sub(outside::time::monotonic_ns()))
+    }
 }
 
 impl TraceQueue {
@@ -151,6 +174,22 @@ impl TraceQueue {
         }
     }
 
+    /// The recording ends after this time, before which `leave` is called.
+    pub(super) fn stays(&self, time: Duration, leave: Box<dyn FnOnce() + Send>) {
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = outside::time::monotonic_ns().saturating_add(time_ns);
+        self.shared.lock().visit = Some(Visit { until_ns, leave });
+        self.shared.wake.notify_one();
+    }
+
+    /// It ends now.
+    pub(super) fn goes(&self) {
+        if let Some(visit) = &mut self.shared.lock().visit {
+            visit.until_ns = 0;
+        }
+        self.shared.wake.notify_one();
+    }
+
     /// Has everything written, and ends the thread.
     pub(super) fn finish(&self) {
         if self.process != outside::process::number() {
@@ -204,6 +243,15 @@ impl SharedQueue {
         let mut taken = usual_list();
         loop {
             let (mut state, late) = self.wait_for_work(output.clock_base_ns());
+            if state.left_ns() == Some(0)
+                && let Some(visit) = state.visit.take()
+            {
+                drop(state);
+                // What it had heard before is written in the last turn.
+                (visit.leave)();
+                self.lock().is_ended = true;
+                continue;
+            }
             state.queued.swap(&mut taken);
             let (is_urgent, is_ended) = (state.is_urgent, state.is_ended);
             let (omitted, lost) = (state.queued.omitted, state.queued.lost);
@@ -234,19 +282,19 @@ impl SharedQueue {
     /// it was much.
     fn wait_for_work(&self, clock_base_ns: Option<u64>) -> (MutexGuard<'_, State>, Option<Duration>) {
         let mut state = self.lock();
-        let hurries = |state: &State| state.is_urgent || state.is_ended;
         let was_idle = state.queued.records.is_empty();
-        if was_idle && !hurries(&state) {
+        if was_idle && !state.hurries() {
             state.is_idle = true;
-            let idle = |state: &mut State| state.is_idle && !hurries(state);
+            let idle = |state: &mut State| state.is_idle && !state.hurries();
+            let beat = state.left_ns().map_or(BEAT, |left_ns| BEAT.min(Duration::from_nanos(left_ns)));
             state = if clock_base_ns.is_some() {
-                outside::wait_while(&self.wake, state, BEAT, idle)
+                outside::wait_while(&self.wake, state, beat, idle)
             } else {
                 self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner)
             };
         }
         state.is_idle = false;
-        let gathers = |state: &mut State| !hurries(state);
+        let gathers = |state: &mut State| !state.hurries();
         let Some(base_ns) = clock_base_ns else {
             return (outside::wait_while(&self.wake, state, GATHER, gathers), None);
         };

@@ -498,6 +498,44 @@ records! {
         /// The switches that it is behind, in a word; empty: none.
         switches: &'a str,
     }
+    /// The recording begins here, while the program runs: what was before is not in the trace.
+    47 Began {}
+    /// A queue pair was there when the recording began.
+    48 QpFound {
+        /// Its ordinal.
+        qp: u32,
+        /// Its number.
+        qpn: u32,
+        /// Completion queue of send requests: its index in the table.
+        send_cq: u32,
+        /// Completion queue of receive requests.
+        recv_cq: u32,
+        /// Its transport service.
+        service: &'a str,
+        /// Its state: the number in verbs.
+        state: u8,
+        /// How often it was reset before.
+        connection: u32,
+        /// The peer's address, if it is connected.
+        peer: Option<IpAddr>,
+        /// The peer's queue pair number; 0 if it is not connected.
+        peer_qpn: u32,
+        /// Send requests that were posted before, and whose end no completion had told.
+        sends: u64,
+        /// Receive requests on its own queue.
+        receives: u32,
+        /// Requests that its send queue has room for.
+        requests: u32,
+        /// READs and atomics: the attribute `max_rd_atomic`.
+        reads: u8,
+    }
+    /// So many completions waited in a completion queue when the recording began.
+    49 CqFound {
+        /// The completion queue.
+        cq: u32,
+        /// Completions that the program had not polled.
+        waiting: u32,
+    }
     /// Records are missing here, because they came faster than they were written.
     39 Lost {
         /// How many.

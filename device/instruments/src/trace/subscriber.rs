@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use pumice_events::counters::COUNTERS;
+use pumice_events::recording::{Existing, QpNow};
 use pumice_events::{AsyncElement, Event, Subscriber, Topics};
 use pumice_faults::Fired;
 use pumice_ground::clock::Clock;
@@ -114,6 +115,27 @@ impl TraceSubscriber {
         Ok(TraceSubscriber { queue })
     }
 
+    /// The device was open before, and has these objects. `join` lets it hear from then on.
+    pub fn find(&self, now: &dyn Existing, at_ns: u64, join: impl FnOnce()) {
+        self.queue.put_value(at_ns, None, Record::Began {});
+        now.queue_pairs(&mut |found| self.queue.put_value(at_ns, None, of_found(found)));
+        join();
+        // From now on polls are heard, in the order in which they happen.
+        now.completion_queues(&mut |cq, waiting| {
+            self.queue.put_value(at_ns, None, Record::CqFound { cq, waiting });
+        });
+    }
+
+    /// It ends after this time; `leave` lets it hear no more.
+    pub fn stays(&self, time: Duration, leave: Box<dyn FnOnce() + Send>) {
+        self.queue.stays(time, leave);
+    }
+
+    /// It ends now, which is not waited for.
+    pub fn goes(&self) {
+        self.queue.goes();
+    }
+
     /// What a rule of a fault plan did, for those who look for causes.
     fn tell_fault(&self, at_ns: u64, event: &Event<'_>) {
         fault_detail::of_event(event, &mut |record| self.queue.put(at_ns, record));
@@ -188,6 +210,31 @@ impl Subscriber for TraceSubscriber {
 
     fn finish(&self) {
         self.queue.finish();
+    }
+}
+
+/// A queue pair that was there before.
+const fn of_found(found: &QpNow) -> Record<'static> {
+    let QpNow { ordinal: qp, qpn, send_cq, recv_cq, service, state, connection, .. } = *found;
+    let (peer, peer_qpn) = match found.peer {
+        Some((address, qpn)) => (Some(address), qpn),
+        None => (None, 0),
+    };
+    let QpNow { sends, receives, send_depth: requests, reads, .. } = *found;
+    Record::QpFound {
+        qp,
+        qpn,
+        send_cq,
+        recv_cq,
+        service,
+        state,
+        connection,
+        peer,
+        peer_qpn,
+        sends,
+        receives,
+        requests,
+        reads,
     }
 }
 

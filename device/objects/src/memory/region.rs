@@ -307,6 +307,12 @@ impl RegionTable {
         Ok(RegionInfo { pd, address, length, iova, access, bound_windows, stays_mapped })
     }
 
+    /// All regions: the key of each, and what it is.
+    pub fn regions(&self) -> impl Iterator<Item = (u32, RegionInfo)> {
+        let handles = self.entries.iter().map(|(handle, entry)| (handle, entry.grant.key));
+        handles.filter_map(|(handle, key)| Some((key, self.region(handle).ok()?)))
+    }
+
     /// The region at an index of the table: its keys, and what it is.
     ///
     /// # Errors

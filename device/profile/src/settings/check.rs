@@ -57,8 +57,42 @@ pub struct Marks {
 /// marks.
 const UNMARKED: [u8; 5] = *b"-----";
 const MARKED: u8 = b'x';
+/// The end of the marks of a report that is whole.
+const WHOLE: u8 = b'.';
 
 impl Marks {
+    /// What a report of a check for a while begins with, until it is whole.
+    pub const UNFINISHED: &'static [u8; 6] = b"-----?";
+
+    /// What it begins with when it is whole: what was found.
+    pub fn finished(found: &[Marks]) -> [u8; 6] {
+        let has = |level| found.iter().any(|marks| marks.worst == Some(level));
+        let has_injected = found.iter().any(|marks| marks.has_injected);
+        let mark = |is_made: bool| if is_made { MARKED } else { UNMARKED[0] };
+        [
+            mark(has(Level::Error)),
+            mark(has(Level::Warning)),
+            mark(has(Level::Note)),
+            mark(has_injected),
+            UNMARKED[4],
+            WHOLE,
+        ]
+    }
+
+    /// What such a report says was found, and the report; `None`: it is not whole.
+    pub fn of_report(bytes: &[u8]) -> Option<(Marks, &[u8])> {
+        let (marks, report) = bytes.split_first_chunk::<6>()?;
+        let [.., end] = marks;
+        (*end == WHOLE).then(|| (Marks::of(marks), report))
+    }
+
+    fn of(marks: &[u8]) -> Marks {
+        let is_marked = |offset: usize| marks.get(offset) == Some(&MARKED);
+        let levels = [(0, Level::Error), (1, Level::Warning), (2, Level::Note)];
+        let worst = levels.into_iter().find(|(offset, _)| is_marked(*offset)).map(|(_, level)| level);
+        Marks { worst, has_injected: is_marked(3), lacks_report: is_marked(4) }
+    }
+
     /// Makes the file, without a mark.
     ///
     /// # Errors
@@ -72,11 +106,7 @@ impl Marks {
     /// # Errors
     /// What the system says.
     pub fn read(file: &Path) -> io::Result<Marks> {
-        let text = outside::files::read(file)?;
-        let is_marked = |offset: usize| text.get(offset) == Some(&MARKED);
-        let levels = [(0, Level::Error), (1, Level::Warning), (2, Level::Note)];
-        let worst = levels.into_iter().find(|(offset, _)| is_marked(*offset)).map(|(_, level)| level);
-        Ok(Marks { worst, has_injected: is_marked(3), lacks_report: is_marked(4) })
+        Ok(Marks::of(&outside::files::read(file)?))
     }
 }
 

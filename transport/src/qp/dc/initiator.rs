@@ -50,6 +50,10 @@ impl Initiator {
         self.streams.iter().map(Stream::count).sum::<usize>() >= self.capacity
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.streams.iter().map(Stream::count).sum::<usize>() + self.unreported as usize
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.streams.iter().all(Stream::is_idle)
     }

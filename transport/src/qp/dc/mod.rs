@@ -78,6 +78,14 @@ impl Dc {
         }
     }
 
+    /// Requests whose end no completion has told yet.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Dc::Initiator(initiator) => initiator.count(),
+            Dc::Target(_) => 0,
+        }
+    }
+
     /// Nothing is on its way.
     pub(super) fn is_idle(&self) -> bool {
         match self {

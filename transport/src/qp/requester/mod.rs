@@ -175,6 +175,12 @@ impl Requester {
         }
     }
 
+    /// Requests that were posted, and whose end no completion has told yet.
+    pub(crate) fn untold(&self) -> u64 {
+        let in_queue = self.queue.tail().saturating_sub(self.queue.head());
+        in_queue.saturating_add(u64::from(self.unreported))
+    }
+
     /// RTR → RTS: numbering starts at `sq_psn`.
     pub(crate) fn start(&mut self, settings: &Settings, sq_psn: Psn, window_limit_packets: u32) {
         //= linux:rxe_qp.c#rxe_qp_from_attr

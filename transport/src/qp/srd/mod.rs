@@ -70,6 +70,11 @@ impl Srd {
         self.sender.is_full()
     }
 
+    /// Requests that have not ended.
+    pub(crate) fn count(&self) -> usize {
+        self.sender.count()
+    }
+
     /// Nothing is on its way.
     pub(crate) fn is_idle(&self) -> bool {
         self.sender.is_idle()

@@ -116,7 +116,12 @@ impl Sender {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() + self.active.len() >= self.capacity
+        self.count() >= self.capacity
+    }
+
+    /// Requests that have not ended.
+    pub(super) fn count(&self) -> usize {
+        self.waiting.len() + self.active.len()
     }
 
     pub(super) fn is_idle(&self) -> bool {

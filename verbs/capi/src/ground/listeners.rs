@@ -85,8 +85,7 @@ impl Listeners {
     }
 
     fn attach(&self, device: usize, events: &Arc<Subscribers>) {
-        let has_any = events.listen(Topics::CALLS | Topics::FAULTS);
-        let now = if has_any { Arc::downgrade(events) } else { Weak::new() };
+        let now = Arc::downgrade(events);
         let early = {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             state.devices.insert(device, now);

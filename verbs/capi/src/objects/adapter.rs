@@ -122,9 +122,7 @@ impl Adapter {
         };
         let opened =
             with_signals_blocked(|| opening.on_udp(&network)).map_err(|error| not_opened(error, settings))?;
-        if let Some(notice) = opened.notice {
-            log_warning(|| notice);
-        }
+        opened.notice.into_iter().for_each(|notice| log_warning(|| notice));
         let hca = Arc::new(opened.hca);
         loss.opened(&hca);
         if let Some(waiting) = &waiting {
@@ -132,6 +130,7 @@ impl Adapter {
             with_signals_blocked(|| waits::opened(device.index(), waiting, &hca, objects_of));
         }
         listeners::attach(device.index(), hca.events());
+        hca.add_recorder(Box::new(check::LiveChecks::new(device.index(), hca.events())));
         let distributor = with_signals_blocked(|| Distributor::start(&hca, device.index()))?;
         let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
         say_farewell_at_exit();

@@ -34,7 +34,7 @@ pub(super) fn of(timeline: &Timeline, quantity: Quantity, scope: &Scope) -> Opti
         }),
         Quantity::Failures => sum(&|qp| ended(qp, |status| status != 0 && status != FLUSHED)),
         Quantity::Flushed => sum(&|qp| ended(qp, |status| status == FLUSHED)),
-        Quantity::Unfinished => sum(&|qp| qp.messages.iter().filter(|one| one.end.is_none()).count()),
+        Quantity::Unfinished => count(part.unfinished()),
         Quantity::Retransmissions => {
             count(part.packets().filter(|(_, packet)| packet.is_sent && packet.transmission > 1).count())
         }
@@ -84,6 +84,19 @@ impl<'a> Part<'a> {
 
     /// Queue pairs that are connected to the peer, or that have packets with it.
     fn queue_pairs(&self) -> impl Iterator<Item = &'a QueuePair> {
+        self.queue_pairs_of(self.processes())
+    }
+
+    /// Requests that had not ended when their trace did. One that was recorded for a while went on.
+    fn unfinished(&self) -> usize {
+        let whole = self.queue_pairs_of(self.processes().filter(|one| one.began_ns.is_none()));
+        whole.map(|qp| qp.messages.iter().filter(|one| one.end.is_none()).count()).sum()
+    }
+
+    fn queue_pairs_of(
+        &self,
+        processes: impl Iterator<Item = &'a TimelineProcess>,
+    ) -> impl Iterator<Item = &'a QueuePair> {
         let peer = self.scope.peer;
         let is_meant = move |qp: &QueuePair| {
             peer.is_none_or(|peer| {
@@ -91,7 +104,7 @@ impl<'a> Part<'a> {
                 talks || qp.peer.is_some_and(|(address, _)| address == peer)
             })
         };
-        self.processes().flat_map(|one| &one.queue_pairs).filter(move |qp| is_meant(qp))
+        processes.flat_map(|one| &one.queue_pairs).filter(move |qp| is_meant(qp))
     }
 
     fn packets(&self) -> impl Iterator<Item = (&'a QueuePair, &'a Packet)> {

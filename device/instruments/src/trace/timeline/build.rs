@@ -93,6 +93,15 @@ impl Timeline {
                 header.limit_bytes >> 20
             ));
         }
+        if process.began_ns.is_some() {
+            let unseen = process.queue_pairs.iter().fold(0, |sum: u64, qp| sum.saturating_add(qp.unseen));
+            let open = match unseen {
+                0 => String::new(),
+                some => format!("; {some} requests of before have not ended in it"),
+            };
+            self.remarks
+                .push(format!("{name}: it begins while the program runs, and has nothing of before{open}"));
+        }
         if header.lost_records > 0 {
             self.remarks.push(format!(
                 "{name}: {} records were lost, because they came faster than they could be written",

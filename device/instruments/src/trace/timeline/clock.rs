@@ -97,10 +97,12 @@ fn shift_process(process: &mut TimelineProcess, shift: u64) {
     let later = |at_ns: &mut u64| *at_ns = at_ns.wrapping_add(shift);
     later(&mut process.span_ns.0);
     later(&mut process.span_ns.1);
+    process.began_ns.iter_mut().for_each(later);
     process.moments.iter_mut().for_each(|moment| later(&mut moment.at_ns));
     process.evidence.shift(later);
     for qp in &mut process.queue_pairs {
         qp.moments.iter_mut().for_each(|moment| later(&mut moment.at_ns));
+        qp.unseen_until_ns.iter_mut().for_each(later);
         qp.packets.iter_mut().for_each(|packet| later(&mut packet.at_ns));
         qp.measures.iter_mut().for_each(|measure| later(&mut measure.at_ns));
         qp.rnr_naks_ns.iter_mut().for_each(later);

@@ -31,6 +31,16 @@ pub struct TimelineProcess {
     pub evidence: Evidence,
     /// Time of its first record in ns of the device's clock, and of its last one.
     pub span_ns: (u64, u64),
+    /// When its recording began, if that was while it ran: nothing is known of what was before, nor of what
+    /// came behind its last record.
+    pub began_ns: Option<u64>,
+}
+
+impl TimelineProcess {
+    /// Whether its trace would have what happened from one time to another.
+    pub(crate) fn covers(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.began_ns.is_none_or(|began_ns| began_ns <= from_ns && to_ns <= self.span_ns.1)
+    }
 }
 
 /// A queue pair.
@@ -62,6 +72,10 @@ pub struct QueuePair {
     pub duplicates: Vec<(u64, u32)>,
     /// Requests that its send queue has room for, and its `max_rd_atomic`, once it was in RTS.
     pub limits: Option<(u32, u8)>,
+    /// Send requests of before the recording that have not ended.
+    pub unseen: u64,
+    /// When others of these ended last.
+    pub unseen_until_ns: Option<u64>,
     /// The ways of its packets, from and to; [`Packet::way`] is an index here.
     pub ways: Vec<(IpAddr, IpAddr)>,
 }
@@ -131,6 +145,8 @@ pub struct Message {
     pub packets: u32,
     /// It makes a completion when it succeeds.
     pub signaled: bool,
+    /// Requests of before the recording were under way when it was posted.
+    pub is_behind_unseen: bool,
     /// When it was posted.
     pub posted_ns: u64,
     /// When its first packet was sent.

@@ -11,6 +11,9 @@ use crate::trace::fault_detail::FaultWhat;
 use crate::trace::header::TraceHeader;
 use crate::trace::record::Record;
 
+/// Completion queues of a process that are known to have been there before, at most.
+const MAX_FOUND: usize = 1 << 16;
+
 /// A completion that was made and not polled yet.
 #[derive(Debug, Clone, Copy)]
 struct Unpolled {
@@ -30,13 +33,15 @@ pub(super) struct ProcessBuilder {
     queue_pairs: Vec<QpBuilder>,
     by_ordinal: HashMap<u32, usize>,
     unpolled: HashMap<Polls, VecDeque<Unpolled>>,
+    /// Completions of each queue that were there before the recording, and were not polled yet.
+    unseen: HashMap<u32, u32>,
 }
 
 impl ProcessBuilder {
     pub(super) fn new(header: TraceHeader) -> ProcessBuilder {
         let process = TimelineProcess { header, span_ns: (u64::MAX, 0), ..TimelineProcess::default() };
         let (queue_pairs, by_ordinal, unpolled) = (Vec::new(), HashMap::new(), HashMap::new());
-        ProcessBuilder { process, queue_pairs, by_ordinal, unpolled }
+        ProcessBuilder { process, queue_pairs, by_ordinal, unpolled, unseen: HashMap::new() }
     }
 
     pub(super) fn finish(self) -> TimelineProcess {
@@ -93,6 +98,10 @@ impl ProcessBuilder {
                 let (call, why) = (call.to_owned(), why.to_owned());
                 evidence.refused(Refusal { at_ns, call, errno, why });
             }
+            Record::Began {} => self.process.began_ns = Some(at_ns),
+            Record::CqFound { cq, waiting } if self.unseen.len() < MAX_FOUND => {
+                self.unseen.insert(cq, waiting);
+            }
             Record::Stalled { late_ns } => evidence.stalled(at_ns, late_ns),
             Record::Network { link, switches } => {
                 evidence.network = (link.to_owned(), switches.to_owned());
@@ -117,6 +126,10 @@ impl ProcessBuilder {
     /// The program polled a completion: of one queue pair's queue, they come in the order in which they were
     /// made.
     fn polled(&mut self, at_ns: u64, polls: Polls, wr_id: u64) {
+        if let Some(unseen) = self.unseen.get_mut(&polls.0).filter(|unseen| **unseen > 0) {
+            *unseen -= 1;
+            return;
+        }
         let Some(waiting) = self.unpolled.get_mut(&polls) else { return };
         let Some(found) = waiting.iter().position(|one| one.wr_id == wr_id) else { return };
         // Completions before it were cleaned away with their queue pair.
@@ -131,6 +144,7 @@ impl ProcessBuilder {
 fn queue_pair_of(record: &Record<'_>) -> Option<u32> {
     match *record {
         Record::QpCreated { qp, .. }
+        | Record::QpFound { qp, .. }
         | Record::QpDestroyed { qp }
         | Record::StateChanged { qp, .. }
         | Record::SendLimits { qp, .. }

@@ -37,6 +37,8 @@ pub(super) struct QpBuilder {
     sent_ns: u64,
     /// An ACK of this message is lost when it is sent.
     lost_answer: Option<u64>,
+    /// Receive requests that were posted before the recording, and have not completed.
+    unseen_receives: u32,
 }
 
 impl QpBuilder {
@@ -58,6 +60,14 @@ impl QpBuilder {
             Record::QpCreated { qpn, service, .. } => {
                 self.qp.qpn = qpn;
                 self.qp.service = service.to_owned();
+            }
+            Record::QpFound { qpn, service, connection, peer, peer_qpn, sends, receives, .. } => {
+                (self.qp.qpn, self.qp.service) = (qpn, service.to_owned());
+                (self.connection, self.qp.peer) = (connection, peer.map(|peer| (peer, peer_qpn)));
+                (self.qp.unseen, self.unseen_receives) = (sends, receives);
+                if let Record::QpFound { requests, reads, .. } = *record {
+                    self.qp.limits = Some((requests, reads));
+                }
             }
             Record::SendPosted { .. } => self.send_posted(at_ns, record, room),
             Record::RecvPosted { wr_id, .. } if self.posted.len() < MAX_WAITING => {
@@ -99,7 +109,10 @@ impl QpBuilder {
         }
         self.setback(at_ns, record);
         if let Record::StateChanged { connection, peer, peer_qpn, .. } = *record {
-            self.connection = connection;
+            if std::mem::replace(&mut self.connection, connection) != connection {
+                // A reset drops what was posted.
+                (self.qp.unseen, self.unseen_receives) = (0, 0);
+            }
             self.qp.peer = peer.map(|peer| (peer, peer_qpn)).or(self.qp.peer);
         }
         if let Some((kind, text)) = about_queue_pair(record)
@@ -150,6 +163,7 @@ impl QpBuilder {
                 psn,
                 packets,
                 signaled,
+                is_behind_unseen: self.qp.unseen > 0,
                 posted_ns: at_ns,
                 ..Message::default()
             });
@@ -229,10 +243,18 @@ impl QpBuilder {
     /// A send request completed, and the unsignaled ones before it.
     fn completed(&mut self, at_ns: u64, record: &Record<'_>) -> Option<usize> {
         let Record::Completed { cq, status, released, .. } = *record else { return None };
+        let unseen = u64::from(released.max(1)).min(self.qp.unseen);
+        if unseen > 0 {
+            (self.qp.unseen, self.qp.unseen_until_ns) = (self.qp.unseen - unseen, Some(at_ns));
+        }
+        let released = (u64::from(released.max(1)) - unseen) as usize;
+        if released == 0 {
+            return None;
+        }
         let connection = self.connection;
         let over = self.qp.messages.iter().skip(self.ended).take_while(|one| one.connection != connection);
         self.ended += over.count();
-        let last = (released as usize).max(1).min(self.qp.messages.len().saturating_sub(self.ended));
+        let last = released.min(self.qp.messages.len().saturating_sub(self.ended));
         let indices = self.ended..self.ended + last;
         self.ended += last;
         let index = indices.end.checked_sub(1).filter(|_| last > 0)?;
@@ -248,7 +270,10 @@ impl QpBuilder {
     fn received(&mut self, at_ns: u64, wr_id: u64, record: &Record<'_>, room: &mut Room) -> Option<usize> {
         let Record::Completed { cq, status, bytes, .. } = *record else { return None };
         // A request that was posted to a shared queue is none of this queue's.
-        let posted = self.posted.front().filter(|(_, posted)| *posted == wr_id).map(|(at_ns, _)| *at_ns);
+        let is_unseen = self.unseen_receives > 0;
+        self.unseen_receives -= u32::from(is_unseen);
+        let front = self.posted.front().filter(|_| !is_unseen);
+        let posted = front.filter(|(_, posted)| *posted == wr_id).map(|(at_ns, _)| *at_ns);
         if posted.is_some() {
             self.posted.pop_front();
         }

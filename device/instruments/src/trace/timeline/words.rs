@@ -50,6 +50,9 @@ pub(super) fn about_process(record: &Record<'_>) -> Option<(MomentKind, String)>
         Record::Stalled { late_ns } => {
             (MomentKind::Log, format!("the process had no processor for {} us before this", late_ns / 1000))
         }
+        Record::Began {} => {
+            (MomentKind::Missing, "the recording begins here, while the program runs".to_owned())
+        }
         Record::Lost { records } => (MomentKind::Missing, format!("{records} records are missing here")),
         _ => return None,
     })
@@ -58,6 +61,9 @@ pub(super) fn about_process(record: &Record<'_>) -> Option<(MomentKind, String)>
 /// What happened to a queue pair besides messages and packets, in words.
 pub(super) fn about_queue_pair(record: &Record<'_>) -> Option<(MomentKind, String)> {
     Some(match *record {
+        Record::QpFound { state, .. } => {
+            (MomentKind::State, format!("was in {} when the recording began", name_of(state)))
+        }
         Record::QpDestroyed { .. } => (MomentKind::State, "destroyed".to_owned()),
         Record::StateChanged { from, to, by, .. } => (MomentKind::State, state_in_words(from, to, by)),
         Record::Dropped { counter, psn, .. } => {
@@ -119,7 +125,7 @@ fn recovery_in_words(record: &Record<'_>) -> Option<(MomentKind, String)> {
 }
 
 fn state_in_words(from: u8, to: u8, by: u8) -> String {
-    let name = |state: u8| QpState::from_verbs(u32::from(state)).map_or("?", QpState::name);
+    let name = name_of;
     let who = match by {
         0 => "by the program",
         1 => "because a send request failed",
@@ -127,6 +133,10 @@ fn state_in_words(from: u8, to: u8, by: u8) -> String {
         _ => "by the device",
     };
     format!("{} to {} {who}", name(from), name(to))
+}
+
+fn name_of(state: u8) -> &'static str {
+    QpState::from_verbs(u32::from(state)).map_or("?", QpState::name)
 }
 
 fn nak_in_words(syndrome: u8) -> String {

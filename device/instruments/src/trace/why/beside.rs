@@ -177,6 +177,14 @@ fn idle(timeline: &Timeline, builders: &mut Vec<Builder>) {
     if builders.iter().any(|builder| builder.has_most_of(stretch)) {
         return;
     }
+    // Of before the recording, or of one that began later, requests may have been under way.
+    let is_open = |qp: &QueuePair| qp.unseen > 0 || qp.unseen_until_ns.is_some_and(|ns| ns > from_ns);
+    let is_known = |one: &TimelineProcess| {
+        one.covers(from_ns, from_ns.saturating_add(ns)) && !one.queue_pairs.iter().any(is_open)
+    };
+    if !timeline.processes.iter().all(is_known) {
+        return;
+    }
     let sentence = format!(
         "for {} from {} on no request was under way: then {} {} posted request {number} of QP {qpn:#x}",
         time(ns),

@@ -115,9 +115,16 @@ impl<'a> Owner<'a> {
             return Some(Fate::PacketLostByPlan { psn: lost.psn });
         }
         let Some(peer) = self.peer() else { return Some(Fate::Unknown) };
+        let covers = |from_ns: u64| {
+            let process = self.timeline.processes.get(peer.process);
+            process.is_some_and(|process| process.covers(from_ns, before_ns))
+        };
         for (number, packet) in &packets {
             let psn = packet.psn;
             let Some(arrival) = self.arrows.end(self.process, self.queue_pair, *number) else {
+                if !covers(packet.at_ns) {
+                    return Some(Fate::Unknown);
+                }
                 return Some(Fate::PacketLost { psn });
             };
             let arrived = self.timeline.processes.get(arrival.process);
@@ -128,6 +135,9 @@ impl<'a> Owner<'a> {
                 Some(arrived) if arrived.is_dropped => return Some(Fate::PacketDropped { psn }),
                 _ => {}
             }
+        }
+        if !covers(message.first_packet_ns.unwrap_or(message.posted_ns)) {
+            return Some(Fate::Unknown);
         }
         peer.answer_to(message, before_ns)
     }

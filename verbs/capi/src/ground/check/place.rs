@@ -1,6 +1,6 @@
 //! Where the program is that a sentence of the log is about.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use pumice_device::outside::lineage::PerProcess;
 
@@ -45,6 +45,12 @@ pub(crate) fn frames_of(addresses: &[u64]) -> Vec<String> {
         return Vec::new();
     }
     symbols::frames(addresses).iter().map(ToString::to_string).collect()
+}
+
+/// Looks for symbols, once no other thread does. `None`: this process may not.
+pub(super) fn looking<T>(look: impl FnOnce() -> T) -> Option<T> {
+    let may_look = SYMBOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    may_look.then(look)
 }
 
 /// Return addresses that are looked at.

@@ -70,7 +70,8 @@ impl<'a> Judge<'a> {
         }
         let silent_ns = end_ns.saturating_sub(process.span_ns.1);
         // The last record of a process that lives is half a second old at most.
-        (peer.process != case.index.0 && silent_ns > 1_000_000_000).then(|| {
+        let goes_on = process.began_ns.is_some();
+        (peer.process != case.index.0 && !goes_on && silent_ns > 1_000_000_000).then(|| {
             let sentence = format!("the process of the peer ({name}) had ended {} before", time(silent_ns));
             Cause::new(CauseKind::PeerGone, case.index.0, sentence)
         })

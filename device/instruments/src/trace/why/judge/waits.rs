@@ -34,6 +34,11 @@ impl<'a> Judge<'a> {
                 let sentence = format!("requests before it were on their way for {}", time(span.ns()));
                 Cause::new(CauseKind::Behind, case.index.0, sentence)
             }
+            None if case.message.is_behind_unseen => Cause::new(
+                CauseKind::Behind,
+                case.index.0,
+                "requests that were posted before the recording were under way",
+            ),
             None => Cause::new(CauseKind::OwnDevice, case.index.0, "the queue pair waited to send"),
         }
     }
