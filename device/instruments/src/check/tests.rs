@@ -185,9 +185,9 @@ fn attributes_are_found_that_mean_something_else() {
 #[test]
 fn queue_pairs_of_vendors_services_are_called_by_them() {
     let name = |service| checker_of(service, 4).context.qps.get(&0x12).map(|qp| qp.name.clone());
-    assert_eq!(name("RC").as_deref(), Some("queue pair 1 (number 0x12)"));
+    assert_eq!(name("RC").as_deref(), Some("queue pair 0 (number 0x12)"));
     for service in ["SRD", "DCI", "DCT"] {
-        assert_eq!(name(service), Some(format!("queue pair 1 ({service}, number 0x12)")));
+        assert_eq!(name(service), Some(format!("queue pair 0 ({service}, number 0x12)")));
     }
 }
 

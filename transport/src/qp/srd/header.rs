@@ -106,6 +106,8 @@ pub(crate) enum Reason {
     RemoteKey = 7,
     /// The receive request at the peer cannot be used.
     RemoteAbort = 8,
+    /// The peer's adapter has no such queue pair.
+    NoQueuePair = 9,
     /// The peer has no receive request.
     NotReady = 10,
     /// It is longer than its receive request.
@@ -140,6 +142,7 @@ impl Reason {
             Reason::Length => WcStatus::LocLenErr,
             Reason::RemoteKey => WcStatus::RemAccessErr,
             Reason::RemoteAbort => WcStatus::RemAbortErr,
+            Reason::NoQueuePair => WcStatus::RemInvRdReqErr,
             Reason::NotReady => WcStatus::RnrRetryExcErr,
             Reason::RemoteLength => WcStatus::RemInvReqErr,
             Reason::BadAnswer => WcStatus::BadRespErr,

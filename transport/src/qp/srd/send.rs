@@ -323,7 +323,8 @@ impl Sender {
                 // One that found no room to send anything has not been in vain.
                 active.repetitions += u32::from(active.sent != 0 || active.is_there());
                 if active.repetitions > MOST_REPETITIONS {
-                    self.end(index, settings, Reason::Unresponsive, host);
+                    let reason = active.given_up();
+                    self.end(index, settings, reason, host);
                     continue;
                 }
                 active.repeat(now_ns);
@@ -433,6 +434,12 @@ impl Active {
             }
             host.gather(settings.context.pd, self.wqe.sges(), header.offset(), data)
         })
+    }
+
+    /// Why a message ends whose peer has been silent for too long. A host talks to itself by its addresses of
+    /// loopback: there the adapter lives, and answers that the queue pair is gone.
+    fn given_up(&self) -> Reason {
+        if self.peer.0.is_loopback() { Reason::NoQueuePair } else { Reason::Unresponsive }
     }
 
     fn wait_ns(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! Queue pairs of SRD on a network that loses, repeats and overtakes: each message arrives once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -375,6 +376,21 @@ fn what_one_message_meets_does_not_touch_the_others() {
     assert_eq!(received, [(50, WcStatus::Success, 0), (51, WcStatus::LocLenErr, 6)]);
     // READ has the opcode of SEND.
     assert!(network.nodes[0].device.sent.iter().all(|done| done.opcode != WcOpcode::RdmaRead));
+}
+
+#[test]
+fn a_peer_of_the_same_host_that_stays_silent_is_gone() {
+    let mut network = Network::new(2, 3, CALM, SrdOrder::InOrder, Some(2));
+    for (wr_id, destination) in [(1, [127, 0, 0, 9]), (2, [10, 0, 0, 9])] {
+        let list = [sge(0, 8)];
+        let mut wanted = request(wr_id, SendOpcode::Send, (0, 9), &list);
+        if let Some(ud) = &mut wanted.ud {
+            Arc::make_mut(&mut ud.path).flow.destination = IpAddr::from(destination);
+        }
+        network.nodes[0].post(&wanted);
+    }
+    let expected = [(1, WcStatus::RemInvRdReqErr, 9), (2, WcStatus::RespTimeoutErr, 13)];
+    assert_eq!(ends(&mut network), expected);
 }
 
 #[test]
