@@ -1,9 +1,9 @@
 //! A lock for what is done in some hundred instructions, which costs one exchange.
 //!
 //! The standard library's costs two: its release must find out whether a thread sleeps. An exchange takes as
-//! long as twenty other instructions, which is felt where each message takes locks. No thread is woken for this
-//! one: who finds it taken looks again, lets others run, and at last sleeps a little, so that a holder of
-//! lower priority goes on. `brief_lock_model.rs` runs it in every order that the memory model has.
+//! long as twenty other instructions, which is felt where each message takes locks. This one wakes no thread:
+//! who finds it taken looks again, lets others run, and at last sleeps a little, so that a holder of lower
+//! priority goes on. `brief_lock_model.rs` runs it in every order that the memory model has.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
