@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Programs, and the kind that is found in each while it runs. The line of a frame has `// BUG: ` and the
 /// kind.
-const PLANTED: [(&str, &str); 9] = [
+const PLANTED: [(&str, &str); 12] = [
     ("send_buffer_changed", "send-buffer-changed"),
     ("receive_buffer_written", "receive-buffer-written"),
     ("buffers_overlap", "buffers-overlap"),
@@ -28,6 +28,9 @@ const PLANTED: [(&str, &str); 9] = [
     ("queue_pair_failed", "queue-pair-failed"),
     ("receive_too_late", "receive-too-late"),
     ("in_flight_at_destroy", "in-flight-at-destroy"),
+    ("read_relied_on", "read-result-early"),
+    ("notified_on_other_qp", "notified-on-other-qp"),
+    ("remote_race", "remote-race"),
 ];
 
 fn source(name: &str) -> PathBuf {

@@ -143,6 +143,7 @@ const LINES: &[&[&str]] = &[
     &["trace", "diff", "FILE", "FILE"],
     &["trace", "live", "--tag", "FILE"],
     &["check", "live", "--tag", "FILE"],
+    &["hang", "--hosts", "FILE", "--rsh", "FILE"],
     &["trace", "view", "FILE", "-o", "page.html"],
     &["trace", "to-perfetto", "FILE", "-o", "out.json"],
     &["topology", "FILE"],

@@ -1,10 +1,12 @@
 //! How the processes of this user stand, for those who look who waits for whom
 //! ([`pumice_instruments::waits`]).
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use pumice_ground::outside::files;
+use pumice_ground::outside::interface::interfaces;
 use pumice_instruments::waits::Standing;
 use pumice_share::{Inspected, ShareError, inspect, inspect_waits};
 
@@ -24,6 +26,7 @@ pub fn standings(
 }
 
 fn standing(one: Inspected) -> Standing {
+    let has_all = one.sharer.address.is_unspecified();
     let Inspected { sharer, objects } = one;
     let program = files::fact_text(format!("/proc/{}/comm", sharer.pid)).unwrap_or_default();
     Standing {
@@ -31,10 +34,17 @@ fn standing(one: Inspected) -> Standing {
         pid: sharer.pid,
         program: program.trim_end().to_owned(),
         address: Some(sharer.address).filter(|address| !address.is_unspecified()),
+        addresses: if has_all { host_addresses() } else { Vec::new() },
         index: sharer.process().value(),
         is_stopped: is_stopped(sharer.pid),
         objects,
     }
+}
+
+/// All addresses of this host.
+fn host_addresses() -> Vec<IpAddr> {
+    let all = interfaces().unwrap_or_default().into_iter().flat_map(|interface| interface.addresses);
+    all.map(|(address, _)| address).collect()
 }
 
 /// Whether a signal, or a debugger, has stopped a process.

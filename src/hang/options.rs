@@ -1,8 +1,10 @@
 //! The options of `pumice hang`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use pumice_device::ground::quantity::time_ns;
 use pumice_transport::path::ROCE_PORT;
 
 /// Options of `pumice hang`.
@@ -20,10 +22,30 @@ pub(crate) struct HangOptions {
     /// Look at processes of other hosts as well: files that "pumice hang --json" has written there
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) with: Vec<PathBuf>,
+    /// Look at processes of these hosts as well, on which ssh runs "pumice hang --json"; with commas between
+    /// them. ssh must log in without a question
+    #[arg(long, value_name = "HOST", value_delimiter = ',', num_args = 1..)]
+    pub(crate) hosts: Vec<String>,
+    /// What runs a command on another host, and its options, as in "ssh -p 2222"
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "hosts")]
+    pub(crate) rsh: String,
+    /// How pumice is called on the other hosts
+    #[arg(long, value_name = "COMMAND", default_value = "pumice", requires = "hosts")]
+    pub(crate) remote: String,
+    /// How long another host may take, as in 10s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = within, requires = "hosts")]
+    pub(crate) within: Duration,
     /// The UDP port that the processes share
     #[arg(long, default_value_t = ROCE_PORT)]
     pub(crate) port: u16,
     /// Where the registry of processes is, if not in the usual folder
     #[arg(long, hide = true)]
     pub(crate) registry: Option<PathBuf>,
+}
+
+/// A time that another host may take.
+fn within(text: &str) -> Result<Duration, String> {
+    let time = Duration::from_nanos(time_ns(text)?);
+    let is_right = (Duration::from_millis(100)..=Duration::from_secs(600)).contains(&time);
+    if is_right { Ok(time) } else { Err(format!("\"{text}\" is not a time from 100ms to 600s")) }
 }

@@ -78,6 +78,8 @@ pub struct QpNow {
     pub connection: u32,
     /// Its peer's address and number, if it is connected.
     pub peer: Option<(IpAddr, u32)>,
+    /// The ordinal of its next send request since it was reset, where requests end in order; else 0.
+    pub next: u64,
     /// Send requests that were posted, and whose end no completion has told yet.
     pub sends: u64,
     /// Receive requests on its own queue.

@@ -102,6 +102,7 @@ impl Existing for Engine {
                 state: qp.state() as u8,
                 connection: qp.connection(),
                 peer: qp.peer().map(|(address, qpn)| (address, qpn.value())),
+                next: qp.figures().posted,
                 sends: qp.untold_sends(),
                 receives: self.resources.own_receives(context.recv_queue).unwrap_or(0),
                 send_depth: qp.capacity().max_send_wr,

@@ -52,10 +52,17 @@ impl Checker {
         (self.context.capture, self.context.latest) = (capture, None);
     }
 
-    /// A queue pair that it is told of was in this state, and had this peer.
-    pub fn qp_is_in(&mut self, number: u32, state: QpState, peer: Option<Peer>) {
+    /// A queue pair that it is told of was in this state, and had this peer; its next send request is the
+    /// `next`-th one.
+    pub fn qp_is_in(&mut self, number: u32, state: QpState, peer: Option<Peer>, next: u64) {
         self.state_changed(number, state);
-        self.tell(|check, context| check.state_changed(context, number, state, peer));
+        if peer.is_some() {
+            self.tell(|check, context| check.state_changed(context, number, QpState::Rtr, peer));
+        }
+        self.tell(|check, context| {
+            check.begins_at(number, next);
+            check.state_changed(context, number, state, peer.filter(|_| state != QpState::Rtr));
+        });
     }
 
     /// What was found.

@@ -46,6 +46,8 @@ pub struct Effect {
 pub(super) trait Check: Debug + Send {
     /// A queue is gone or made anew, of which a record may be kept; all of them if none is named.
     fn forget(&mut self, _of: Option<Of>) {}
+    /// A queue pair was there before, and nothing is known of its send requests before this one.
+    fn begins_at(&mut self, _qp: u32, _next: u64) {}
     /// The owner of the checker has lent it something: [`Context::means`] has changed.
     fn means_given(&mut self, _context: &Context) {}
     /// An event of the device, before the shared records have it.

@@ -75,11 +75,7 @@ impl<'a> Looked<'a> {
 
     fn other_end(&self, from: usize, peer: &PeerView) -> OtherEnd<'a> {
         let Some(own) = self.now.get(from) else { return OtherEnd::Elsewhere };
-        // Loopback is of one host.
-        let may_be = |one: &Standing| {
-            (one.host == own.host || !peer.address.is_loopback())
-                && one.address.is_none_or(|address| address == peer.address)
-        };
+        let may_be = |one: &Standing| one.may_be_at(peer.address, &own.host);
         let there = || self.now.iter().enumerate().filter(|(_, one)| may_be(one));
         let has = |one: &'a Standing| {
             one.objects.as_ref().and_then(|objects| objects.qps.iter().find(|qp| qp.qpn == peer.qpn))
@@ -101,7 +97,8 @@ impl<'a> Looked<'a> {
 
     /// A request for a connection that has no answer.
     fn of_connect(&self, from: usize, to: IpAddr, port: u16) -> Wait {
-        let Answer { listener, why, words } = answer_of(self.now, to, port);
+        let host = self.now.get(from).map_or("", |own| own.host.as_str());
+        let Answer { listener, why, words } = answer_of(self.now, host, to, port);
         let words = format!("asks {to} port {port} for a connection: {words}");
         Wait { from, to: listener, why, words, qpn: None, is_of_message: false }
     }
@@ -267,15 +264,15 @@ pub(super) struct Answer {
     pub(super) words: String,
 }
 
-/// Why a request for a connection to this port has no answer.
-pub(super) fn answer_of(all: &[Standing], to: IpAddr, port: u16) -> Answer {
+/// Why a request of this host for a connection to this port has no answer.
+pub(super) fn answer_of(all: &[Standing], host: &str, to: IpAddr, port: u16) -> Answer {
     let listeners = all.iter().enumerate().flat_map(|(index, one)| {
         let listens = one.objects.iter().flat_map(|objects| &objects.listens);
         listens.map(move |listen| (index, one, listen))
     });
     let mut serving = listeners.filter(|(_, one, listen)| {
-        let address = listen.address.or(one.address);
-        listen.port == port && address.is_none_or(|address| address == to)
+        let is_there = listen.address.is_none_or(|address| address == to);
+        listen.port == port && is_there && one.may_be_at(to, host)
     });
     if let Some((index, other, listen)) = serving.next() {
         let name = words::process(other);

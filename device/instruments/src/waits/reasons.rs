@@ -132,7 +132,7 @@ impl State {
                 one.port,
                 times(one.requests),
                 seconds(now_ns.saturating_sub(one.since_ns)),
-                answer_of(others, one.to, one.port).words
+                answer_of(others, "", one.to, one.port).words
             ),
             stack: sleeps_for_connections(waiters),
         })

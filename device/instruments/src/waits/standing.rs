@@ -17,6 +17,9 @@ pub struct Standing {
     pub program: String,
     /// The address of its device; none: all of the host's.
     pub address: Option<IpAddr>,
+    /// Those of the host, if its device has all; none from an older version.
+    #[serde(default)]
+    pub addresses: Vec<IpAddr>,
     /// Which of the processes at its address it is.
     pub index: u8,
     /// A signal has stopped it.
@@ -58,6 +61,19 @@ pub enum Why {
 }
 
 impl Standing {
+    /// Whether its device may be at an address that a process of this host names.
+    pub(super) fn may_be_at(&self, address: IpAddr, host: &str) -> bool {
+        // Loopback is of one host.
+        let is_near = self.host == host;
+        if address.is_loopback() && !is_near {
+            return false;
+        }
+        match self.address {
+            Some(own) => own == address,
+            None => address.is_loopback() || self.addresses.is_empty() || self.addresses.contains(&address),
+        }
+    }
+
     /// Whether the process looks at its threads when it is asked to, and has not done so since `before`.
     pub fn has_to_look(&self, before: &[Standing]) -> bool {
         let looks = |one: &Standing| Some(one.objects.as_ref()?.waits.as_ref()?.looks);

@@ -93,6 +93,12 @@ impl Check for Ordering {
         self.end(number);
     }
 
+    fn begins_at(&mut self, number: u32, next: u64) {
+        if let Some(qp) = self.qps.get_mut(&number) {
+            qp.begins_at(next);
+        }
+    }
+
     fn remote_access(
         &mut self,
         _: &mut Context,

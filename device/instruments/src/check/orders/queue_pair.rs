@@ -80,6 +80,11 @@ impl OrderedQp {
         }
     }
 
+    /// Requests before this one are over, as far as can be told.
+    pub(in crate::check) fn begins_at(&mut self, next: u64) {
+        (self.ended, self.known) = (next, next);
+    }
+
     pub(in crate::check) fn fence(&mut self, message: u64, request: &SendRequest<'_>) {
         if request.flags.contains(SendFlags::FENCE) {
             self.fenced = message;

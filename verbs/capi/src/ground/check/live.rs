@@ -201,7 +201,7 @@ impl Finds for CheckSubscriber {
                 checker.qp_made(&made);
                 let peer = qp.peer.map(|(address, qpn)| Peer { address, qpn: Qpn::new(qpn) });
                 if let Some(state) = QpState::from_verbs(qp.state.into()) {
-                    checker.qp_is_in(qpn, state, peer);
+                    checker.qp_is_in(qpn, state, peer, qp.next);
                 }
                 if unseen.len() < MAX_QPS && (sends > 0 || receives > 0) {
                     unseen.insert(ordinal, Unseen { sends, receives });
