@@ -11,6 +11,7 @@ mod freed;
 mod killed;
 mod known_stacks;
 mod late_reads;
+pub(crate) mod misuse;
 mod outputs;
 mod place;
 mod preload;
@@ -98,6 +99,9 @@ fn enters(call: Call, address: usize) {
     if is_on() {
         // Of calls before.
         let _ = take_sentence();
+    }
+    if is_on() {
+        misuse::enters(call, address);
     }
     let mut must_be_written = false;
     tell(|checker| {
