@@ -13,7 +13,7 @@ use serde_json::Value;
 const BEGIN: &str = "pumice: waits in vain: ";
 
 /// Programs, and what has to be said of them. Those with a line `// HERE` have it named.
-const PLANTED: [(&str, &str); 15] = [
+const PLANTED: [(&str, &str); 19] = [
     ("unarmed", "the queue is not armed; call ibv_req_notify_cq"),
     ("solicited", "armed for solicited completions only, and the sender did not set IBV_SEND_SOLICITED"),
     ("unsignaled", "all send requests since the last completion, 5, are unsignaled"),
@@ -29,6 +29,10 @@ const PLANTED: [(&str, &str); 15] = [
     ("nobody_listens", "no program of this user listens there; programs of this user listen at"),
     ("unread", "has not read 1 event (CONNECT_REQUEST)"),
     ("rejected", "the peer rejected the connection"),
+    ("datagram_too_long", "a datagram of 8 needs 48: 40 for the GRH come in front"),
+    ("no_such_number", "which no queue pair has: is remote_qpn the qp_num of the receiver?"),
+    ("not_attached", "no queue pair of this user is attached to it"),
+    ("sleeps_unsignaled", "all send requests since the last completion, 1, are unsignaled"),
 ];
 
 fn source(name: &str) -> PathBuf {

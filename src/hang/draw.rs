@@ -120,6 +120,7 @@ const fn label(why: Why) -> &'static str {
         Why::NotReady => "sends; not in RTR",
         Why::Failed => "waits; its queue pair has failed",
         Why::Nothing => "waits for nothing",
+        Why::Lost => "waits for a datagram; it was lost",
         Why::NoReceive => "sends; no receive is posted",
         Why::Answer => "asks for a connection",
         Why::Message => "waits for a message",

@@ -160,6 +160,8 @@ pub(crate) mod tests {
             send_cq: Some(0),
             recv_cq: Some(0),
             srq: None,
+            group: None,
+            groups: Vec::new(),
             last_error: None,
         }
     }

@@ -16,6 +16,10 @@ use crate::wire::{Packet, grh};
 //| The first 40 bytes of the receive buffers of a datagram are for the GRH.
 pub const GRH_BYTES: usize = 40;
 
+/// Why a datagram has no receive that its own queue pair has sent.
+const FROM_ITSELF: &str = "no receive request is posted, and this queue pair has sent it itself: is \
+    remote_qpn the number of the receiver?";
+
 /// A datagram for this queue pair.
 ///
 /// # Errors
@@ -43,7 +47,9 @@ pub(crate) fn handle_datagram<H: Host>(
         //= linux:rxe_resp.c#check_resource
         //| A datagram without a receive request is dropped.
         host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxNoReceive));
-        let (psn, reason) = (packet.bth().psn, fault.reason());
+        let psn = packet.bth().psn;
+        let is_own = deth.source == settings.context.qpn && arrival.flow.source == arrival.flow.destination;
+        let reason = if is_own { FROM_ITSELF } else { fault.reason() };
         host.log(&settings.context, Cause::MessageDropped { psn, reason, detail: Detail::None });
         return Ok(());
     }

@@ -1,5 +1,7 @@
 //! What a queue pair does now, in numbers, for people who watch it.
 
+use core::net::IpAddr;
+
 use super::{QueuePair, Receiver};
 
 /// The numbers of a queue pair at a moment. What is counted begins at 0 when the queue pair is made, and
@@ -24,6 +26,8 @@ pub struct Figures {
     pub rtt_ns: Option<u64>,
     /// An RNR NAK came, and the time that it asked for is not over.
     pub waits_for_receiver: bool,
+    /// The multicast group that the last datagram went to which has ended, if it went to one.
+    pub group: Option<IpAddr>,
 }
 
 impl QueuePair {
@@ -61,6 +65,7 @@ impl QueuePair {
             rate_bits_per_second: self.requester.pacer.as_ref().map(|pacer| pacer.rate()),
             rtt_ns: self.requester.window.rtt_ns(),
             waits_for_receiver: self.requester.rnr_until_ns.is_some(),
+            group: self.requester.queue.group(),
         }
     }
 }

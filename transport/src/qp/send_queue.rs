@@ -3,12 +3,13 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use crate::types::{
     AtomicOperation, FlushRange, KeyConfiguration, Operand, QpType, RemoteRange, RemoteTarget, SendFlags,
     SendOpcode, SendRequest, Sge, UdDestination, WcOpcode, WcStatus, WindowBind, WrClass, WrInfo,
 };
-use crate::wire::Psn;
+use crate::wire::{Psn, Qpn};
 
 /// One posted send request.
 #[derive(Debug, Clone)]
@@ -281,11 +282,21 @@ pub(crate) struct SendQueue {
     head_position: usize,
     /// The number after the newest signaled entry.
     signaled_end: u64,
+    /// The multicast group that the last datagram went to which has ended.
+    group: Option<IpAddr>,
 }
 
 impl SendQueue {
     pub(crate) fn new(capacity: u32) -> SendQueue {
-        SendQueue { entries: Vec::new(), capacity, head: 0, tail: 0, head_position: 0, signaled_end: 0 }
+        SendQueue {
+            entries: Vec::new(),
+            capacity,
+            head: 0,
+            tail: 0,
+            head_position: 0,
+            signaled_end: 0,
+            group: None,
+        }
     }
 
     /// Number of the oldest entry.
@@ -325,6 +336,12 @@ impl SendQueue {
     #[cold]
     pub(crate) fn is_unsignaled(&self, count: u32) -> bool {
         self.unsignaled() >= u64::from(count)
+    }
+
+    /// The multicast group that the last datagram went to which has ended, if it went to one.
+    #[cold]
+    pub(crate) fn group(&self) -> Option<IpAddr> {
+        self.group
     }
 
     /// Entry `number`, if it is in the queue.
@@ -378,7 +395,10 @@ impl SendQueue {
             if let Some(wqe) = self.entries.get_mut(self.head_position)
                 && !matches!(wqe.operands, Operands::None)
             {
-                wqe.operands = Operands::None;
+                if let Operands::Datagram(ud) = core::mem::replace(&mut wqe.operands, Operands::None) {
+                    let to = ud.path.flow.destination;
+                    self.group = (ud.qpn == Qpn::MULTICAST && to.is_multicast()).then_some(to);
+                }
             }
             self.head_position = self.position(self.head + 1);
             self.head += 1;

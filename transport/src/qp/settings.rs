@@ -85,6 +85,13 @@ impl Settings {
         self.qp_type.is_xrc()
     }
 
+    /// It is connected to itself, which the device may be for a loopback; else a program has taken its own
+    /// number for the peer's.
+    pub(crate) fn is_own_peer(&self) -> bool {
+        let path = self.path.as_deref().filter(|_| self.destination == self.context.qpn);
+        path.is_some_and(|path| path.flow.source == path.flow.destination)
+    }
+
     /// A BTH to the connected peer.
     #[inline]
     pub(crate) fn bth(&self, operation: Operation, psn: Psn) -> Bth {

@@ -147,6 +147,8 @@ pub enum DropReason {
         /// Of the queue pair.
         own: u16,
     },
+    /// As [`DropReason::BeforeStart`] or [`DropReason::BeyondStart`], and the peer is the queue pair itself.
+    FromItself,
     /// Nothing has been received yet, and this request does not begin where `rq_psn` says.
     BeforeStart {
         /// The first PSN that is expected.
@@ -276,7 +278,8 @@ impl fmt::Display for DropReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DropReason::UnknownQpn { destroyed: false } => f.write_str(
-                "this process has no such queue pair; is the dest_qp_num right that the sender was told?",
+                "this process has no such queue pair; is the number right that the sender was told \
+                 (dest_qp_num, or remote_qpn of a datagram)?",
             ),
             DropReason::NoProcess => f.write_str(
                 "no process of this host has such a queue pair number: its process has ended, or the sender \
@@ -306,6 +309,10 @@ impl fmt::Display for DropReason {
                     "its P_Key is {given:#06x}, this queue pair's {own:#06x}; compare pkey_index of both"
                 )
             }
+            DropReason::FromItself => f.write_str(
+                "it has sent this itself, because its dest_qp_num is its own number: give it the number of \
+                 the peer; are the numbers of both ends exchanged?",
+            ),
             DropReason::BeforeStart { expected } => write!(
                 f,
                 "nothing has arrived before, and the first PSN is to be {:#08x}: rq_psn here is not sq_psn \

@@ -39,6 +39,8 @@ pub struct FailedSend {
     pub was_acknowledged: bool,
     /// No process of this host has the peer's number.
     pub peer_is_absent: bool,
+    /// Its peer is the queue pair itself.
+    pub peer_is_itself: bool,
 }
 
 /// Where a connected queue pair sends to.
@@ -167,6 +169,18 @@ impl fmt::Display for FailedSend {
             status.name(),
             psn.value()
         )?;
+        self.write_reason(f)?;
+        if self.peer_is_itself { f.write_str(OWN_NUMBER) } else { Ok(()) }
+    }
+}
+
+/// What a sentence about a queue pair that is connected to itself goes on with.
+const OWN_NUMBER: &str =
+    "; its dest_qp_num is its own number, so that it sends to itself: give it the number of the peer";
+
+impl FailedSend {
+    fn write_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FailedSend { status, opcode, .. } = self;
         match status {
             WcStatus::RetryExcErr => self.write_unanswered(f),
             WcStatus::RnrRetryExcErr => write!(
@@ -176,7 +190,7 @@ impl fmt::Display for FailedSend {
                 self.rnr_retry
             ),
             WcStatus::LocProtErr | WcStatus::LocAccessErr => match &self.fault {
-                Some(fault) => fault.fmt(f),
+                Some(fault) => fmt::Display::fmt(fault, f),
                 None => f.write_str("its local memory cannot be used"),
             },
             WcStatus::MwBindErr | WcStatus::LocQpOpErr => match &self.fault {
@@ -199,9 +213,7 @@ impl fmt::Display for FailedSend {
             _ => self.write_refused(f),
         }
     }
-}
 
-impl FailedSend {
     /// RETRY_EXC_ERR: how often it was sent, and what was heard.
     fn write_unanswered(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sent = u32::from(self.retry_count) + 1;

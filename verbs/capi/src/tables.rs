@@ -20,6 +20,7 @@ use crate::ground::abi::{
     ibv_context, ibv_context_ops, ibv_device, mlx5dv_context_attr, operation, verbs_context,
 };
 use crate::ground::arguments::In;
+use crate::ground::check;
 use crate::ground::descriptors;
 use crate::ground::errno::NOT_SUPPORTED;
 use crate::ground::outcome::{pointer, pointer_about};
@@ -31,6 +32,9 @@ use crate::objects::device::{about, device_at, device_of};
 
 pub(crate) extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer_about(Call::ibv_open_device, about(device), || {
+        if check::is_on() {
+            check::misuse::opens_device(device.addr());
+        }
         let device = device_of(device)?;
         let (command, file) = CommandFile::create(device.index())?;
         Context::open(device, command, file, operations()).map_err(|(errno, _)| errno)

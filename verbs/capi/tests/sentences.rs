@@ -123,8 +123,8 @@ fn each_usual_mistake_has_its_sentence() {
             .to_owned(),
         format!(
             "QP <MISSING> dropped UD_SEND_ONLY from {address} at PSN 0x000065: this process has no such \
-            queue pair; is \
-             the dest_qp_num right that the sender was told?"
+            queue pair; is the number right that the sender was told (dest_qp_num, or remote_qpn of a \
+            datagram)?"
         ),
         "QP <DEAF> dropped a datagram of QP <CALLER>: its Q_Key is 0x00000008, this queue pair's \
         0x00000007"

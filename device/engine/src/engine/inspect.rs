@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use pumice_events::inspect::{Cursor, List, ListenView, Page, PeerView, QpView, TellsWaits, Totals, Writer};
+use pumice_events::inspect::{
+    Cursor, List, ListenView, MAX_GROUPS, Page, PeerView, QpView, TellsWaits, Totals, Writer,
+};
 use pumice_faults::live::LiveOrder;
 use pumice_ports::{Peer, PeerMedium};
 use pumice_transport::cm::ListenScope;
@@ -95,7 +97,8 @@ impl Engine {
     fn view(&self, entry: &QpEntry) -> QpView {
         let QpEntry { qp, traffic, .. } = entry;
         let Figures { posted, ended, received, unsignaled, .. } = qp.figures();
-        let Figures { in_flight_packets, window_packets, rtt_ns, waits_for_receiver, .. } = qp.figures();
+        let Figures { in_flight_packets, window_packets, rtt_ns, waits_for_receiver, group, .. } =
+            qp.figures();
         let context = qp.context();
         let tally = self.resources.tally(context.qpn).cloned().unwrap_or_default();
         let object = |number: u32| Some(number).filter(|number| *number != NO_OBJECT);
@@ -132,6 +135,8 @@ impl Engine {
             send_cq: object(context.send_cq),
             recv_cq: object(context.recv_cq),
             srq: object(context.recv_queue).filter(|_| own_receives.is_none()),
+            group,
+            groups: self.resources.groups.groups_of(context.qpn).take(MAX_GROUPS).map(IpAddr::from).collect(),
             last_error: tally.last_error.as_ref().map(ToString::to_string),
         }
     }

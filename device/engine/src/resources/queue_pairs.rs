@@ -118,7 +118,7 @@ impl Resources {
         if self.attachment(qpn).is_none() {
             return Err(ResourceError::invalid(format!("queue pair {qpn} does not exist")));
         }
-        let groups = self.groups.groups_of(qpn);
+        let groups = self.groups.groups_of(qpn).count();
         //= man:ibv_create_qp
         //| A queue pair that is attached to a multicast group cannot be destroyed.
         if groups != 0 {

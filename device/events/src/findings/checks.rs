@@ -99,10 +99,12 @@ kinds! {
             destroying the object.";
 
     EVENTS_ACKNOWLEDGED_TWICE "events-acknowledged-twice" Completions
-        what: "The program acknowledges more completion events of a queue than it got.",
-        why: "The library counts both: ibv_destroy_cq blocks for ever, or destroys the queue while another \
-            thread still looks at an event of it.",
-        remedy: "Acknowledge each event that ibv_get_cq_event gives once.";
+        what: "The program acknowledges more completion events of a queue than it got, or an event of \
+            rdma_cm twice.",
+        why: "The library counts completion events: ibv_destroy_cq blocks for ever, or destroys the queue \
+            while another thread still looks at an event of it. An event of rdma_cm is freed by its \
+            acknowledgement, so a second one frees memory twice.",
+        remedy: "Acknowledge each event that ibv_get_cq_event or rdma_get_cm_event gives once.";
 
     ASYNC_EVENTS_NEVER_READ "async-events-never-read" Completions
         what: "Asynchronous events of failures or limits came, and the program never read one.",
@@ -200,6 +202,58 @@ kinds! {
             slowly; with few retries it fails with RETRY_EXC_ERR.",
         remedy: "Let each side tell the other that it is in RTR before the other one sends.";
 
+    DATAGRAM_TOO_LONG "datagram-too-long" Connections
+        what: "A datagram came that was longer than its receive, of which the first 40 bytes are for the \
+            header (GRH), and was dropped.",
+        why: "The adapter drops such datagrams without telling either side: the sender's request ends \
+            well, and the receive waits for the next datagram.",
+        remedy: "Post receives of 40 bytes more than the longest message has; the message begins at byte 40.";
+
+    DATAGRAM_TO_NO_QP "datagram-to-no-qp" Connections
+        what: "The program sends datagrams to a queue pair number that no queue pair has, or to a multicast \
+            group to which no queue pair is attached.",
+        why: "The sender's request ends well, because nothing acknowledges datagrams, and no receiver ever \
+            gets them.",
+        remedy: "Give the sender the receiver's qp_num, in the byte order of the host, and 0xffffff for a \
+            group; attach the receiver to the group with ibv_attach_mcast before the first message.";
+
+    CONNECTED_WITHOUT_QP "connected-without-qp" Connections
+        what: "The program connects or accepts an identifier of rdma_cm that has no queue pair, and its \
+            parameters name none.",
+        why: "The peer is told queue pair number 0: its own queue pair cannot be connected, or what it sends \
+            reaches nothing.",
+        remedy: "Call rdma_create_qp before rdma_connect or rdma_accept, or give the number of a queue pair \
+            as qp_num.";
+
+    CONNECTED_TO_ITSELF "connected-to-itself" Connections
+        what: "A queue pair has its own number as dest_qp_num, and drops what it sends to itself.",
+        why: "The peer never gets a message. Whether the sender's requests fail or seem to end well depends \
+            on the first PSNs.",
+        remedy: "Give ibv_modify_qp the number of the peer as dest_qp_num; each end tells its own number and \
+            takes the one that it is told.";
+
+    FAILED_CONNECTION_USED "failed-connection-used" Connections
+        what: "The program goes on with an identifier of rdma_cm after an event that says that it is not \
+            connected.",
+        why: "The queue pair of such an identifier is not in RTS: posts are refused or flushed, and what \
+            the program waits for never comes.",
+        remedy: "Look at the event and its status before acknowledging it: only RDMA_CM_EVENT_ADDR_RESOLVED, \
+            RDMA_CM_EVENT_ROUTE_RESOLVED and RDMA_CM_EVENT_ESTABLISHED say that the next step can be done. \
+            After others destroy the identifier, or begin anew.";
+
+    NUMBER_TOO_LONG "number-too-long" Connections
+        what: "A queue pair is given a first PSN, or a number of its peer, of more than 24 bits.",
+        why: "Packets have room for 24 bits: some adapters drop the upper ones, others take them for \
+            something else. A number of a peer that is so long often has its bytes in the wrong order.",
+        remedy: "Mask a PSN before it is used and before it is told to the peer: psn & 0xffffff. Bring \
+            numbers that travel in network order back into that of the host with ntohl, once.";
+
+    STEP_BEFORE_EVENT "step-before-event" Connections
+        what: "The program takes the next step of a connection by rdma_cm before it has got the event of the \
+            step before.",
+        why: "The kernel is not done with that step: the call fails with EINVAL, or at times it does not.",
+        remedy: "Wait for the event with rdma_get_cm_event and look at it, then call what comes next.";
+
     IN_FLIGHT_AT_DESTROY "in-flight-at-destroy" Connections
         what: "The program destroys a connected queue pair while signaled send requests are not \
             completed.",
@@ -280,6 +334,11 @@ kinds! {
         why: "The memory of the object is freed: the call crashes, or reaches another object that was \
             made since.",
         remedy: "Forget the pointer when the object is destroyed, and destroy it after its last use.";
+
+    CHANNEL_DESTROYED_EARLY "channel-destroyed-early" Process
+        what: "The program destroys an event channel of rdma_cm, and identifiers still use it.",
+        why: "The memory of the channel is freed: librdmacm looks at it when the identifiers are destroyed.",
+        remedy: "Destroy the identifiers first, then their event channel.";
 
     OBJECT_OF_OTHER_CONTEXT "object-of-other-context" Process
         what: "The program uses objects together that it made on different contexts.",

@@ -6,6 +6,7 @@
 //! fields of an object, the names of test cases.
 
 mod call_site;
+mod cause;
 pub mod checks;
 mod fields;
 mod finding;
@@ -22,6 +23,7 @@ mod tests;
 pub mod text;
 
 pub use call_site::{CallSite, Frame};
+pub use cause::{finding_of_cause, kind_of_cause};
 pub use fields::{Fields, Value};
 pub use finding::Finding;
 pub use format::ReportFormat;

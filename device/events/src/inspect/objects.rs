@@ -4,6 +4,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+/// Multicast groups of a queue pair that are told.
+pub const MAX_GROUPS: usize = 8;
+
 /// The other end of a connected queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerView {
@@ -82,6 +85,12 @@ pub struct QpView {
     pub recv_cq: Option<u32>,
     /// Number of its shared receive queue.
     pub srq: Option<u32>,
+    /// The multicast group that its newest datagram went to, if it went to one.
+    #[serde(default)]
+    pub group: Option<IpAddr>,
+    /// Multicast groups that it is attached to, [`MAX_GROUPS`] of them at most.
+    #[serde(default)]
+    pub groups: Vec<IpAddr>,
     /// What went wrong last, in words.
     pub last_error: Option<String>,
 }
@@ -158,6 +167,8 @@ pub(super) mod tests {
             send_cq: Some(u32::MAX),
             recv_cq: Some(u32::MAX),
             srq: Some(u32::MAX),
+            group: Some(IpAddr::from([0xffff; 8])),
+            groups: vec![IpAddr::from([0xffff; 8]); MAX_GROUPS],
             last_error: None,
         }
     }

@@ -3,7 +3,10 @@
 use pumice_calls::Call;
 
 use super::checker::Checker;
+use super::context::{Found, related};
 use super::holder::set_own_call;
+use super::kind::FindingKind;
+use super::objects::Object;
 use super::told::Effect;
 use crate::waits::Vain;
 
@@ -48,6 +51,11 @@ impl Checker {
     /// The program gives a call an object, as in "completion queue", of another context than the call's.
     pub fn of_other_context(&mut self, object: &str) {
         self.tell(|check, context| check.of_other_context(context, object));
+    }
+
+    /// Whether the program has an object at this address.
+    pub fn is_object(&self, address: u64) -> bool {
+        self.context.objects.at(address).is_some()
     }
 
     /// Whether the program has destroyed the object at this address.
@@ -110,6 +118,21 @@ impl Checker {
         let effects = self.settled(true);
         self.effects.extend(effects);
         self.context.cqs.clear();
+    }
+
+    /// The program does what is a mistake in itself, here: `sentence` says what, and has {} where the object
+    /// at an address belongs. `before`: where what came before it was, and what that is.
+    pub fn misused(
+        &mut self,
+        kind: &'static FindingKind,
+        object: u64,
+        sentence: &str,
+        before: (&str, &[u64]),
+    ) {
+        let (stack, place) = (self.context.here(), self.context.stack_of(before.1));
+        let object = self.context.objects.at(object).map_or_else(|| "the object".to_owned(), Object::name);
+        let (numbers, related) = (sentence.replace("{}", &object), vec![related(before.0, &place)]);
+        self.context.found(kind, Found { object, numbers, stack, related });
     }
 
     /// A call of the program was refused with this errno; the sentence is that of the log.

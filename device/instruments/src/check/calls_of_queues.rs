@@ -1,5 +1,7 @@
 //! What the checker is told of calls about queues, and about channels.
 
+use std::net::IpAddr;
+
 use pumice_transport::qp::{AttributeMask, QpAttributes};
 use pumice_transport::types::{QpState, WcStatus};
 
@@ -142,6 +144,11 @@ impl Checker {
     /// a call of the connection manager makes.
     pub fn rnr_retry_set(&mut self, number: u32, rnr_retry: u8) {
         self.tell(|check, context| check.rnr_retry_set(context, number, rnr_retry));
+    }
+
+    /// The program has attached a queue pair to a multicast group.
+    pub fn group_attached(&mut self, group: IpAddr) {
+        self.tell(|check, _| check.group_attached(group));
     }
 
     /// A post of send requests was refused because the queue is full.

@@ -1,6 +1,7 @@
 //! What a check may be told.
 
 use std::fmt::Debug;
+use std::net::IpAddr;
 
 use pumice_calls::Call;
 use pumice_events::{AsyncElement, Event};
@@ -160,6 +161,8 @@ pub(super) trait Check: Debug + Send {
     fn state_changed(&mut self, _context: &mut Context, _qp: u32, _to: QpState, _peer: Option<Peer>) {}
     /// A queue pair was destroyed, whose record is there for the last time if it is known.
     fn qp_destroyed(&mut self, _context: &mut Context, _qp: u32) {}
+    /// The program has attached a queue pair to a multicast group.
+    fn group_attached(&mut self, _group: IpAddr) {}
     /// A message came and found no receive.
     fn found_no_receive(&mut self, _context: &mut Context, _qp: u32) {}
     /// A change of a queue pair that succeeded has set `rnr_retry`.

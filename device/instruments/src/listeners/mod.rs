@@ -2,14 +2,12 @@
 //! and the rules of a plan that wait for an event.
 
 mod awaited;
-mod cause;
 mod log;
 mod relay;
 mod steps;
 mod witness;
 
 pub use awaited::AwaitedEvents;
-pub use cause::{finding_of_cause, kind_of_cause};
 pub use log::{LogHook, LogSubscriber};
 pub use steps::{StepHook, StepSubscriber};
 pub use witness::{FaultWitness, Faulted, ReportSource, ReportWriter, fault_in_words};

@@ -5,10 +5,11 @@
 
 use std::net::IpAddr;
 
-use super::standing::{Graph, Standing, Wait, Why};
 use super::verdicts::verdicts;
 use super::words::{self, counted};
-use pumice_events::inspect::{Collected, DoingView, PeerView, QpView, ThreadView, WaitsView};
+use pumice_events::inspect::{
+    Collected, DoingView, Graph, PeerView, QpView, Standing, ThreadView, Wait, WaitsView, Why,
+};
 
 /// The graph of these processes, which were looked at `before`, too.
 pub fn graph(before: &[Standing], now: &[Standing]) -> Graph {
@@ -168,11 +169,13 @@ impl<'a> Looked<'a> {
             DoingView::SleepsOn { cqs } => (cqs, "sleeps on"),
             _ => return Vec::new(),
         };
-        let receives = |qp: &&QpView| {
-            qp.recv_cq.is_some_and(|cq| cqs.contains(&cq))
-                && qp.receives_posted != Some(0)
-                && !["RESET", "INIT", "ERR"].contains(&qp.state.as_str())
+        let takes = |qp: &&QpView| {
+            // The one that is in use does not count as posted.
+            let is_lost = qp.service == "UD" && qp.received == 0 && qp.dropped > 0;
+            let receives = !["RESET", "INIT", "ERR"].contains(&qp.state.as_str());
+            is_lost || (qp.receives_posted != Some(0) && receives)
         };
+        let receives = |qp: &&QpView| qp.recv_cq.is_some_and(|cq| cqs.contains(&cq)) && takes(qp);
         let mut waits: Vec<Wait> = objects
             .qps
             .iter()
@@ -193,13 +196,20 @@ impl<'a> Looked<'a> {
             || objects.cqs.iter().any(|cq| cqs.contains(&cq.number) && cq.filled > 0);
         if waits.is_empty() && !may_complete && !cqs.is_empty() {
             let why = words::nothing_completes(cqs, &objects.qps);
+            // Nothing of the process can complete that would wake another thread, which might post.
+            let is_over = objects
+                .qps
+                .iter()
+                .all(|qp| !takes(&qp) && qp.posted <= qp.ended.saturating_add(qp.unsignaled))
+                && objects.qps.iter().any(|qp| qp.unsignaled > 0)
+                && objects.waits.as_ref().is_some_and(WaitsView::is_closed);
             waits.push(Wait {
                 from,
                 to: None,
                 why: Why::Nothing,
                 words: format!("{does} {why} (thread {})", thread.thread),
                 qpn: None,
-                is_of_message: true,
+                is_of_message: !is_over,
             });
         }
         waits
@@ -207,7 +217,7 @@ impl<'a> Looked<'a> {
 
     /// A receive request that waits for a message.
     fn of_receive(&self, from: usize, qp: &QpView, thread: &ThreadView) -> Option<Wait> {
-        let peer = qp.peer?;
+        let Some(peer) = qp.peer else { return self.of_datagrams(from, qp, thread) };
         let message =
             |of: &str| format!("waits at QP {:#08x} (thread {}) for a message{of}", qp.qpn, thread.thread);
         let (to, why, words) = match self.other_end(from, &peer) {
@@ -247,6 +257,30 @@ impl<'a> Looked<'a> {
             }
         };
         Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: true })
+    }
+}
+
+impl Looked<'_> {
+    /// A receive request that waits for a datagram, of which none ever came: if the reason is known.
+    fn of_datagrams(&self, from: usize, qp: &QpView, thread: &ThreadView) -> Option<Wait> {
+        if qp.service != "UD" || qp.received > 0 {
+            return None;
+        }
+        let all = || self.now.iter().flat_map(|one| one.objects.iter().flat_map(|objects| &objects.qps));
+        let is_heard = |group: &IpAddr| all().any(|other| other.groups.contains(group));
+        let group = all().filter_map(|other| other.group).find(|group| !is_heard(group));
+        let why = match (&qp.last_error, group) {
+            (Some(why), _) if qp.dropped > 0 => {
+                format!("{} came, and the last one was lost: it {why}", counted(qp.dropped, "datagram"))
+            }
+            (_, Some(group)) => format!(
+                "datagrams go to the group {group}, and no queue pair of this user is attached to it: is \
+                 ibv_attach_mcast missing?"
+            ),
+            _ => return None,
+        };
+        let words = format!("waits at QP {:#08x} (thread {}) for a datagram: {why}", qp.qpn, thread.thread);
+        Some(Wait { from, to: None, why: Why::Lost, words, qpn: Some(qp.qpn), is_of_message: true })
     }
 }
 

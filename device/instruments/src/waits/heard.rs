@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use pumice_events::Event;
-use pumice_events::inspect::ConnectView;
+use pumice_events::inspect::{Awaited, ConnectView, QueueNow, Vain};
 use pumice_transport::cm::Event as CmEvent;
 use pumice_transport::event::QpEvent;
 use pumice_transport::mad::CmMessage;
+use pumice_transport::types::{Cause, DropReason};
 
 use super::rest::Rest;
-use super::seen::{Awaited, QueueNow, Vain};
 
 /// What is remembered of each kind; of more nothing is said.
 const MOST: usize = 1024;
@@ -31,6 +31,8 @@ pub(super) struct State {
     pub(super) asked: BTreeMap<u32, Asked>,
     /// Connections that the peer has refused, and which no other event has followed since.
     pub(super) refused: Option<Refused>,
+    /// Datagrams that came for a number which no queue pair has.
+    pub(super) stray: Option<Stray>,
     /// Until then nothing is looked for: what threads do was asked, and that costs them time.
     pub(super) again_ns: u64,
     /// Of these something was said.
@@ -69,7 +71,17 @@ pub(super) struct Asked {
 pub(super) struct Refused {
     pub(super) id: u32,
     pub(super) since_ns: u64,
+    /// What the peer did.
     pub(super) reason: String,
+    /// What the name of the program's event ends with.
+    pub(super) event: &'static str,
+}
+
+#[derive(Debug)]
+pub(super) struct Stray {
+    pub(super) number: u32,
+    pub(super) count: u64,
+    pub(super) since_ns: u64,
 }
 
 impl State {
@@ -93,6 +105,15 @@ impl State {
                 }
                 one.naks = one.naks.saturating_add(1);
                 (one.last_ns, one.wait_ns) = (at_ns, wait_ns);
+            }
+            Event::Qp { qp, event: QpEvent::Logged(Cause::PacketDropped { opcode, reason, .. }) } => {
+                let is_unknown =
+                    matches!(reason, DropReason::UnknownQpn { destroyed: false } | DropReason::NoProcess);
+                if is_unknown && opcode.service().is_datagram() {
+                    let new = Stray { number: qp.qpn.value(), count: 0, since_ns: at_ns };
+                    let stray = self.stray.get_or_insert(new);
+                    stray.count = stray.count.saturating_add(1);
+                }
             }
             Event::QpDestroyed { qp } => drop(self.unready.remove(&qp.qpn.value())),
             // What a plan does to a queue pair is no fault of the peer's.
@@ -118,8 +139,12 @@ impl State {
                 self.asked.remove(&event.id().0);
                 self.refused = match event {
                     CmEvent::Rejected { id, rejection } => {
-                        let reason = rejection.reason.to_string();
-                        Some(Refused { id: id.0, since_ns: at_ns, reason })
+                        let reason = format!("rejected the connection ({})", rejection.reason);
+                        Some(Refused { id: id.0, since_ns: at_ns, reason, event: "REJECTED" })
+                    }
+                    CmEvent::Unreachable { id, .. } => {
+                        let reason = "did not answer a request for a connection".to_owned();
+                        Some(Refused { id: id.0, since_ns: at_ns, reason, event: "UNREACHABLE" })
                     }
                     _ => None,
                 };
@@ -159,12 +184,17 @@ impl State {
         let asked =
             self.asked.iter().any(|(id, one)| is_due(one.since_ns) && !self.is_told(Awaited::Answer(*id)));
         let refused = self.refused.as_ref().is_some_and(|one| is_due(one.since_ns));
-        unready || unpolled || asked || refused
+        let strayed = self.stray.as_ref().is_some_and(|one| is_due(one.since_ns));
+        unready || unpolled || asked || refused || strayed
     }
 
     /// Whether nothing is known that could wait.
     pub(super) fn is_idle(&self) -> bool {
-        self.unready.is_empty() && self.queues.is_empty() && self.asked.is_empty() && self.refused.is_none()
+        self.unready.is_empty()
+            && self.queues.is_empty()
+            && self.asked.is_empty()
+            && self.refused.is_none()
+            && self.stray.is_none()
     }
 
     /// Those of which nothing was said, which is said now.

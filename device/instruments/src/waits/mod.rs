@@ -9,8 +9,6 @@ mod graph;
 mod heard;
 mod reasons;
 mod rest;
-mod seen;
-mod standing;
 #[cfg(test)]
 mod tests;
 mod verdicts;
@@ -22,11 +20,13 @@ use pumice_events::inspect::{Collected, ConnectView};
 use pumice_events::{Event, Subscriber, Topics};
 
 pub use graph::graph;
-pub use seen::{ArmedNow, Awaited, Doing, QueueNow, Vain, Waiter};
-pub use standing::{Graph, Standing, Verdict, Wait, Why};
+pub use pumice_events::inspect::{
+    ArmedNow, Awaited, Doing, Graph, QueueNow, Standing, Vain, Verdict, Wait, Waiter, Why,
+};
 
 use heard::State;
 use rest::PATIENCES;
+use verdicts::verdict_of;
 
 /// Hears of a device for those who look for waits in vain.
 pub struct WaitsSubscriber(pub Arc<Waits>);
@@ -49,7 +49,7 @@ pub struct Due {
 
 impl Subscriber for WaitsSubscriber {
     fn topics(&self) -> Topics {
-        Topics::RECOVERY | Topics::CM | Topics::OBJECTS | Topics::FAULTS
+        Topics::RECOVERY | Topics::CM | Topics::OBJECTS | Topics::FAULTS | Topics::LOG
     }
 
     fn hear(&self, at_ns: u64, event: &Event<'_>) {
@@ -116,6 +116,7 @@ impl Waits {
         if let Some(before_ns) = before_ns.checked_sub(self.patience_ns / 2) {
             found.extend(state.unanswered(now_ns, before_ns, waiters, others));
             found.extend(state.refused(before_ns, waiters));
+            found.extend(state.strayed(before_ns, queues, waiters, objects));
         }
         state.not_told(found)
     }
@@ -136,14 +137,17 @@ impl Waits {
             // One reason is enough.
             return Vec::new();
         }
-        let own = all.iter().position(is_own).and_then(|own| graph.verdict_of(all, own));
+        let own = all.iter().position(is_own).and_then(|own| verdict_of(graph, all, own));
         // What the process knows itself was said.
         let is_said = |qpn: Option<u32>| qpn.is_some_and(|qpn| state.told.contains(&Awaited::Request(qpn)));
         let is_news = |first: &Wait| !first.why.is_known() && !is_said(first.qpn);
         let Some((first, verdict)) = own.filter(|(first, one)| one.is_certain && is_news(first)) else {
             return Vec::new();
         };
-        let stack = waiters.first().map(|waiter| waiter.stack.clone()).unwrap_or_default();
+        // Of those that wait for completions, if there are any.
+        let first_of = |is_it: fn(&Waiter) -> bool| waiters.iter().find(|waiter| is_it(waiter));
+        let waiter = first_of(|one| one.doing != Doing::SleepsForConnections).or(waiters.first());
+        let stack = waiter.map(|waiter| waiter.stack.clone()).unwrap_or_default();
         let about = Awaited::Others(first.qpn.unwrap_or_default());
         state.not_told(vec![Vain { about, sentence: verdict.sentence, stack }])
     }

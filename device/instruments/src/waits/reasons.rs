@@ -1,11 +1,9 @@
 //! Who waits in vain, and why: what one process can know by itself.
 
-use pumice_events::inspect::{Collected, QpView};
+use pumice_events::inspect::{ArmedNow, Awaited, Collected, Doing, QpView, QueueNow, Standing, Vain, Waiter};
 
 use super::graph::answer_of;
-use super::heard::State;
-use super::seen::{ArmedNow, Awaited, Doing, QueueNow, Vain, Waiter};
-use super::standing::Standing;
+use super::heard::{State, Stray};
 
 impl State {
     pub(super) fn unready_peers(&self, now_ns: u64, before_ns: u64, waiters: &[Waiter]) -> Vec<Vain> {
@@ -139,14 +137,45 @@ impl State {
         .collect()
     }
 
+    /// A thread waits for a datagram, and what came was for a number that no queue pair has.
+    pub(super) fn strayed(
+        &mut self,
+        before_ns: u64,
+        queues: &[QueueNow],
+        waiters: &[Waiter],
+        objects: &Collected,
+    ) -> Option<Vain> {
+        let Stray { number, count, .. } = self.stray.take_if(|one| one.since_ns <= before_ns)?;
+        let waits_at = |waiter: &&Waiter, cq: u32| match waiter.doing {
+            Doing::Polls(number) => number == cq,
+            Doing::SleepsOn(channel) => queues.iter().any(|one| one.number == cq && one.channel == channel),
+            Doing::SleepsForConnections => false,
+        };
+        let hopes = |qp: &&QpView| qp.service == "UD" && qp.received == 0 && qp.receives_posted != Some(0);
+        let (cq, waiter) = objects.qps.iter().filter(hopes).find_map(|qp| {
+            let cq = qp.recv_cq?;
+            Some((cq, waiters.iter().find(|waiter| waits_at(waiter, cq))?))
+        })?;
+        let came = if count == 1 { "the one that came".to_owned() } else { format!("the {count} that came") };
+        Some(Vain {
+            about: Awaited::Completions(cq),
+            sentence: format!(
+                "a thread waits for a datagram in {}, and {came} had queue pair number {number:#x}, which no \
+                 queue pair has: is remote_qpn the qp_num of the receiver?",
+                queue_name(cq)
+            ),
+            stack: waiter.stack.clone(),
+        })
+    }
+
     pub(super) fn refused(&mut self, before_ns: u64, waiters: &[Waiter]) -> Option<Vain> {
         let one = self.refused.take_if(|one| one.since_ns <= before_ns)?;
         Some(Vain {
             about: Awaited::Rejected(one.id),
             sentence: format!(
-                "the peer rejected the connection ({}), and the program goes on waiting: it has to look for \
-                 RDMA_CM_EVENT_REJECTED, and to destroy the identifier or ask again",
-                one.reason
+                "the peer {}, and the program goes on waiting: it has to look for RDMA_CM_EVENT_{}, and to \
+                 destroy the identifier or ask again",
+                one.reason, one.event
             ),
             stack: sleeps_for_connections(waiters),
         })

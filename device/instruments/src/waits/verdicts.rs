@@ -1,17 +1,18 @@
 //! What holds the processes of a graph: a root, or a circle.
 
-use pumice_events::inspect::WaitsView;
+use pumice_events::inspect::{Graph, Standing, Verdict, Wait, WaitsView};
 
-use super::standing::{Graph, Standing, Verdict, Wait};
 use super::words;
 
-impl Graph {
-    /// What holds the process at a position of the list that the graph was made of, and its own wait.
-    pub fn verdict_of(&self, now: &[Standing], process: usize) -> Option<(&Wait, Verdict)> {
-        let way = follow(&self.waits, process, &mut Vec::new(), &mut vec![false; now.len()])?;
-        let first = way.waits.first().copied()?;
-        Some((first, said(now, &way)))
-    }
+/// What holds the process at a position of the list that the graph was made of, and its own wait.
+pub(super) fn verdict_of<'a>(
+    graph: &'a Graph,
+    now: &[Standing],
+    process: usize,
+) -> Option<(&'a Wait, Verdict)> {
+    let way = follow(&graph.waits, process, &mut Vec::new(), &mut vec![false; now.len()])?;
+    let first = way.waits.first().copied()?;
+    Some((first, said(now, &way)))
 }
 
 /// A way from a process that waits.

@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use pumice_events::inspect::{DoingView, QpView};
-
-use super::standing::Standing;
+use pumice_events::inspect::{DoingView, QpView, Standing};
 
 /// Listeners that a sentence names.
 const MOST_LISTENERS: usize = 6;

@@ -113,9 +113,10 @@ impl MulticastGroups {
         self.groups.get(&MulticastGroups::normalise(gid)).map_or(&[], Vec::as_slice)
     }
 
-    /// Groups that a queue pair is attached to.
-    pub fn groups_of(&self, qpn: Qpn) -> usize {
-        self.groups.values().filter(|members| members.contains(&qpn)).count()
+    /// Groups that a queue pair is attached to, in no order.
+    pub fn groups_of(&self, qpn: Qpn) -> impl Iterator<Item = Gid> {
+        let own = self.groups.iter().filter(move |(_, members)| members.contains(&qpn));
+        own.map(|(group, _)| *group)
     }
 
     /// Says whether a queue pair gets the datagrams that it sends to a group of its own. They do unless told.
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(groups.attach(group, qpn, QpType::Ud), Ok((group, Attached::Already)));
         assert_eq!(groups.attach(group, Qpn::new(0x12), QpType::Ud), Ok((group, Attached::NewMember)));
         assert_eq!(groups.members(group), [qpn, Qpn::new(0x12)]);
-        assert_eq!(groups.groups_of(qpn), 1);
+        assert_eq!(groups.groups_of(qpn).count(), 1);
         assert_eq!(groups.detach(group, qpn, QpType::Ud), Ok((group, Detached::MembersLeft)));
         assert_eq!(groups.detach(group, qpn, QpType::Ud).unwrap_err().errno(), libc::EINVAL);
         assert_eq!(groups.detach(group, Qpn::new(0x12), QpType::Ud), Ok((group, Detached::GroupEmpty)));

@@ -123,6 +123,7 @@ impl Requester {
                 heard: self.heard,
                 was_acknowledged: self.acked != self.first_psn,
                 peer_is_absent: core::mem::take(&mut self.peer_is_absent),
+                peer_is_itself: settings.qp_type.is_connected() && settings.is_own_peer(),
             });
             host.log(&settings.context, cause);
         }

@@ -81,7 +81,10 @@ impl Responder {
             self.start = None;
             return;
         };
-        let reason = if psn.is_before(expected) {
+        let is_before = psn.is_before(expected);
+        let reason = if settings.is_own_peer() && (is_before || start.beyond == Some(psn)) {
+            DropReason::FromItself
+        } else if is_before {
             DropReason::BeforeStart { expected }
         } else if start.beyond == Some(psn) {
             // A peer that counts alike goes back to the first one after our NAK.

@@ -7,6 +7,7 @@ use pumice_calls::Call;
 
 use crate::ground::abi::ibv_device;
 use crate::ground::arguments::{Out, Trusted};
+use crate::ground::check;
 use crate::ground::errno::Errno;
 use crate::ground::outcome::pointer;
 use crate::objects::device::{Device, devices};
@@ -33,6 +34,9 @@ pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mu
             // SAFETY: one of as many elements as there are devices, before the last.
             unsafe { list.add(index).write(*device) };
         }
+        if check::is_on() {
+            check::misuse::got_list(list.addr(), usable.iter().map(|device| device.addr()).collect());
+        }
         if let Some(num_devices) = num_devices.optional() {
             num_devices.set(usable.len() as c_int);
         }
@@ -43,6 +47,9 @@ pub(crate) extern "C" fn ibv_get_device_list(num_devices: Out<'_, c_int>) -> *mu
 /// # Safety
 /// `list` is NULL or came from [`ibv_get_device_list`], and was not freed.
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    if check::is_on() {
+        check::misuse::frees_list(list.addr());
+    }
     // SAFETY: the C library allocated it, in `ibv_get_device_list`. The device itself stays.
     unsafe { libc::free(list.cast()) }
 }

@@ -3,10 +3,12 @@
 use std::ffi::c_int;
 
 use pumice_calls::Call;
+use pumice_device::addresses::multicast::MulticastGroups;
 use pumice_transport::types::Gid;
 
 use crate::ground::abi::{ibv_gid, ibv_qp};
 use crate::ground::arguments::In;
+use crate::ground::check;
 use crate::ground::handles::live;
 use crate::ground::outcome::status_of;
 use crate::objects::queue_pair::Qp;
@@ -14,7 +16,10 @@ use crate::objects::queue_pair::Qp;
 pub(crate) extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: In<'_, ibv_gid>, _lid: u16) -> c_int {
     status_of(Call::ibv_attach_mcast, Qp::about(qp), || {
         let (qp, gid) = (live::<Qp>(qp)?, gid.get()?);
-        Ok(qp.hca().attach_mcast(qp.number(), Gid(gid.raw))?)
+        let group = Gid(gid.raw);
+        qp.hca().attach_mcast(qp.number(), group)?;
+        check::tell(|checker| checker.group_attached(MulticastGroups::normalise(group).into()));
+        Ok(())
     })
 }
 

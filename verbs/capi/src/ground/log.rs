@@ -13,9 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fnv::FnvHasher;
-use pumice_device::findings::{Level, text};
+use pumice_device::findings::{Level, finding_of_cause, kind_of_cause, text};
 use pumice_device::ground::printable::printable;
-use pumice_device::listeners::{finding_of_cause, kind_of_cause};
 use pumice_device::outside;
 use pumice_device::outside::cancellation::Uncancelled;
 use pumice_device::outside::lineage::{PerProcess, Settled, own_process};

@@ -18,6 +18,7 @@ pub(crate) const PS_UDP: u32 = 0x111;
 pub(crate) const ADDR_RESOLVED: u32 = 0;
 pub(crate) const ADDR_ERROR: u32 = 1;
 pub(crate) const ROUTE_RESOLVED: u32 = 2;
+const ROUTE_ERROR: u32 = 3;
 pub(crate) const CONNECT_REQUEST: u32 = 4;
 pub(crate) const CONNECT_RESPONSE: u32 = 5;
 pub(crate) const CONNECT_ERROR: u32 = 6;
@@ -35,6 +36,11 @@ pub(crate) const ADDRINFO_ERROR: u32 = 17;
 pub(crate) const USER: u32 = 18;
 /// How many there are.
 pub(crate) const EVENT_KINDS: usize = 19;
+
+/// Whether an event says that its identifier is not connected, and will not be.
+pub(crate) const fn says_failure(event: u32) -> bool {
+    matches!(event, ADDR_ERROR | ROUTE_ERROR | CONNECT_ERROR | UNREACHABLE | REJECTED)
+}
 
 /// Options of `rdma_set_option`: `RDMA_OPTION_ID`, and its options.
 pub(crate) const LEVEL_ID: c_int = 0;

@@ -4,12 +4,13 @@ use std::cmp::Ordering;
 
 use pumice_calls::Call;
 use pumice_transport::qp::AttributeMask;
+use pumice_transport::wire::Psn;
 
 use crate::check::context::{Context, Found};
 use crate::check::facts::Modified;
 use crate::check::kind::{
-    FindingKind, GID_OF_OTHER_FAMILY, MTU_ABOVE_ACTIVE, MTU_BELOW_PATH, RETRIES_ZERO, RNR_TIMER_LONGEST,
-    TIMEOUT_FOR_EVER,
+    FindingKind, GID_OF_OTHER_FAMILY, MTU_ABOVE_ACTIVE, MTU_BELOW_PATH, NUMBER_TOO_LONG, RETRIES_ZERO,
+    RNR_TIMER_LONGEST, TIMEOUT_FOR_EVER,
 };
 use crate::check::told::Check;
 
@@ -31,8 +32,13 @@ impl Check for Attributes {
 
     fn qp_modified(&mut self, context: &mut Context, modified: &Modified<'_>) {
         let Some(object) = context.qps.get(&modified.number).map(|qp| qp.name.clone()) else { return };
-        let looks =
-            [retries(modified), self.receiver_timer(modified), mtu(modified), family_of_gid(modified)];
+        let looks = [
+            retries(modified),
+            self.receiver_timer(modified),
+            mtu(modified),
+            family_of_gid(modified),
+            long_number(modified),
+        ];
         for (kind, numbers) in looks.into_iter().flatten() {
             let (object, stack) = (object.clone(), modified.stack.clone());
             context.found(kind, Found { object, numbers, stack, related: Vec::new() });
@@ -74,6 +80,26 @@ fn mtu(modified: &Modified<'_>) -> Look {
         Ordering::Less => Some((&MTU_BELOW_PATH, numbers)),
         Ordering::Equal => None,
     }
+}
+
+fn long_number(modified: &Modified<'_>) -> Look {
+    let attributes = modified.attributes;
+    let given = [
+        ("sq_psn", AttributeMask::SQ_PSN, attributes.sq_psn),
+        ("rq_psn", AttributeMask::RQ_PSN, attributes.rq_psn),
+        ("dest_qp_num", AttributeMask::DEST_QPN, attributes.dest_qp_num),
+    ];
+    let taken = |number: u32| Psn::new(number).value();
+    let is_it = |bit, number| modified.gives(bit) && taken(number) != number;
+    let (name, _, number) = given.into_iter().find(|(_, bit, number)| is_it(*bit, *number))?;
+    let swapped = number.swap_bytes();
+    let hint = match taken(swapped) == swapped && name == "dest_qp_num" {
+        true => format!("; with its bytes in the other order it is {swapped:#x}"),
+        false => String::new(),
+    };
+    let taken = taken(number);
+    let numbers = format!("{name} is {number:#x}, which has more than 24 bits; {taken:#x} is taken{hint}");
+    Some((&NUMBER_TOO_LONG, numbers))
 }
 
 fn family_of_gid(modified: &Modified<'_>) -> Look {

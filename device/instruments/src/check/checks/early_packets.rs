@@ -1,6 +1,7 @@
 //! Packets that come before a queue pair receives.
 
 use pumice_events::Event;
+use pumice_ground::call_stack::Stack;
 use pumice_transport::event::QpEvent;
 use pumice_transport::types::{Cause, DropReason, QpState};
 
@@ -8,6 +9,7 @@ use crate::check::context::{Context, Found, counted, related};
 use crate::check::facts::Modified;
 use crate::check::kept::{Kept, Of};
 use crate::check::kind::CONNECTED_TOO_LATE;
+use crate::check::queues::Qp;
 use crate::check::told::Check;
 
 /// The peer sends before the queue pair is in RTR.
@@ -36,12 +38,31 @@ impl Check for EarlyPackets {
             return;
         }
         let Some(qp) = context.qps.get(&modified.number) else { return };
-        let count = std::mem::take(self.counts.of(Of::Qp(modified.number)));
-        if count > 0 {
-            let (object, stack) = (qp.name.clone(), modified.stack.clone());
-            let numbers = format!("{} came to {object} before it was in RTR", counted(count, "packet"));
-            let related = vec![related(format!("{object} was made here"), &qp.made)];
-            context.found(&CONNECTED_TOO_LATE, Found { object, numbers, stack, related });
-        }
+        let stack = modified.stack.clone();
+        let found = self.look_at(modified.number, qp, stack);
+        found.into_iter().for_each(|one| context.found(&CONNECTED_TOO_LATE, one));
+    }
+
+    /// Datagrams came for it, and it never received: of a connection that is given up the sender hears.
+    fn qp_destroyed(&mut self, context: &mut Context, number: u32) {
+        let Some(qp) = context.qps.get(&number).filter(|qp| qp.service == "UD") else { return };
+        let found = self.look_at(number, qp, qp.to_init.clone());
+        found.into_iter().for_each(|one| context.found(&CONNECTED_TOO_LATE, one));
+    }
+
+    fn is_ended_by_signal(&mut self, context: &mut Context) {
+        let all: Vec<u32> = context.qps.iter().map(|(number, _)| *number).collect();
+        all.into_iter().for_each(|number| self.qp_destroyed(context, number));
+    }
+}
+
+impl EarlyPackets {
+    /// Whether packets have come too early, which is told once.
+    fn look_at(&mut self, number: u32, qp: &Qp, stack: Stack) -> Option<Found> {
+        let count = std::mem::take(self.counts.of(Of::Qp(number)));
+        let object = qp.name.clone();
+        let numbers = format!("{} came to {object} before it was in RTR", counted(count, "packet"));
+        let related = vec![related(format!("{object} was made here"), &qp.made)];
+        (count > 0).then_some(Found { object, numbers, stack, related })
     }
 }

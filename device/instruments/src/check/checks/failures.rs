@@ -14,7 +14,7 @@ use pumice_transport::types::{Cause, Detail, DropReason, FailedSend, QpState, Wc
 use crate::check::context::{Context, Found, related};
 use crate::check::facts::Modified;
 use crate::check::kept::{Kept, Of};
-use crate::check::kind::{FAILURE_INJECTED, QUEUE_PAIR_FAILED};
+use crate::check::kind::{DATAGRAM_TOO_LONG, FAILURE_INJECTED, QUEUE_PAIR_FAILED};
 use crate::check::queues::Qp;
 use crate::check::recorded::Related;
 use crate::check::told::{Check, Effect, Hint};
@@ -158,6 +158,9 @@ impl Check for Failures {
         {
             self.queue_pairs.of(Of::Qp(number)).dropped = Some(*reason);
         }
+        if let Cause::MessageDropped { detail: Detail::Room { wr_id, .. }, .. } = cause {
+            self.tell_too_long(context, number, *wr_id, cause);
+        }
         if cause.is_usual() || !cause.is_fatal() {
             return;
         }
@@ -264,6 +267,15 @@ impl Failures {
         }
     }
 
+    /// A datagram was longer than its receive.
+    fn tell_too_long(&mut self, context: &mut Context, number: u32, wr_id: u64, cause: &Cause) {
+        let Some(qp) = context.qps.get(&number) else { return };
+        let place = QueuePair::place_of(&self.queue_pairs.of(Of::Qp(number)).receives, wr_id);
+        let (object, related) = (qp.name.clone(), vec![made_here(qp)]);
+        let (numbers, stack) = (format!("{object} {cause}"), place.unwrap_or_default());
+        context.found(&DATAGRAM_TOO_LONG, Found { object, numbers, stack, related });
+    }
+
     /// A queue pair failed to which a rule applied.
     fn tell_injected(&mut self, context: &mut Context, number: u32, cause: &Cause, rule: &str) {
         let Some(qp) = context.qps.get(&number) else { return };
@@ -332,7 +344,12 @@ impl Failures {
             return None;
         }
         if let Some(end) = context.qps.get(&peer) {
-            let reason = self.queue_pairs.of(Of::Qp(peer)).dropped.filter(|_| !failed.was_acknowledged)?;
+            let other = self.queue_pairs.of(Of::Qp(peer));
+            if let (QpState::Err, Some(since)) = (end.state, other.known_failed.clone()) {
+                let why = format!("its peer, {}, is in the error state, and receives nothing", end.name);
+                return Some((why, related("the peer was moved to the error state here", &since)));
+            }
+            let reason = other.dropped.filter(|_| !failed.was_acknowledged)?;
             return Some((format!("{} dropped what came: {reason}", end.name), made_here(end)));
         }
         let (_, destroyed) = self.gone.iter().rev().find(|(gone, _)| *gone == peer)?;

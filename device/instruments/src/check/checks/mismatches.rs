@@ -7,20 +7,23 @@ use pumice_transport::types::{Cause, DropReason};
 
 use crate::check::context::{Context, Found, related};
 use crate::check::kept::{Kept, Of};
-use crate::check::kind::{FindingKind, PKEY_MISMATCH, QKEY_MISMATCH};
+use crate::check::kind::{CONNECTED_TO_ITSELF, FindingKind, PKEY_MISMATCH, QKEY_MISMATCH};
 use crate::check::told::Check;
 
-/// Packets come with another Q_Key or P_Key. Each is told once of each queue pair.
+/// Packets come with another Q_Key or P_Key, or from the queue pair itself. Each is told once of each
+/// queue pair.
 #[derive(Debug, Default)]
 pub(super) struct Mismatches {
     of_qkey: Kept<bool>,
     of_pkey: Kept<bool>,
+    of_number: Kept<bool>,
 }
 
 impl Check for Mismatches {
     fn forget(&mut self, of: Option<Of>) {
         self.of_qkey.forget(of);
         self.of_pkey.forget(of);
+        self.of_number.forget(of);
     }
 
     fn hears(&mut self, context: &mut Context, event: &Event<'_>) {
@@ -38,6 +41,11 @@ impl Check for Mismatches {
             }) => tell(context, number, &mut self.of_pkey, &PKEY_MISMATCH, |name| {
                 format!("a packet with P_Key {given:#06x} came to {name}, whose P_Key is {own:#06x}")
             }),
+            QpEvent::Logged(Cause::PacketDropped { reason: DropReason::FromItself, .. }) => {
+                tell(context, number, &mut self.of_number, &CONNECTED_TO_ITSELF, |name| {
+                    format!("{name} drops what it has sent itself: dest_qp_num is its own number")
+                });
+            }
             _ => {}
         }
     }
@@ -52,7 +60,9 @@ fn tell(
 ) {
     let Some(qp) = context.qps.get(&number) else { return };
     if !std::mem::replace(is_told.of(Of::Qp(number)), true) {
-        let (object, stack) = (qp.name.clone(), qp.to_init.clone());
+        let is_given_late = kind == &CONNECTED_TO_ITSELF;
+        let place = if is_given_late { &qp.to_rtr } else { &qp.to_init };
+        let (object, stack) = (qp.name.clone(), place.clone());
         let numbers = numbers(&object);
         let related = vec![related(format!("{object} was made here"), &qp.made)];
         context.found(kind, Found { object, numbers, stack, related });

@@ -5,6 +5,7 @@ mod async_events;
 mod attributes;
 mod cm_events;
 mod completion_events;
+mod datagrams;
 mod early_packets;
 mod events_left;
 mod failures;
@@ -96,6 +97,7 @@ checks! {
     never_polled: never_polled::NeverPolled,
     fields_of_errors: fields_of_errors::FieldsOfErrors,
     late_receives: late_receives::LateReceives,
+    datagrams: datagrams::Datagrams,
     ordering: Ordering,
     attributes: attributes::Attributes,
     read_depth: read_depth::ReadDepth,
@@ -107,15 +109,16 @@ checks! {
     completion_events: completion_events::CompletionEvents,
     async_events: async_events::AsyncEvents,
     cm_events: cm_events::CmEvents,
-    never_read: never_read::NeverRead,
     waiting_calls: waiting_calls::WaitingCalls,
     thread_domains: thread_domains::ThreadDomains,
     forks: forks::Forks,
     lives: lives::Lives,
     failures: failures::Failures,
+    // Its entry is about an effect of failures.
+    never_read: never_read::NeverRead,
     planned: planned::Planned,
-    vain_waits: vain_waits::VainWaits,
     refused_calls: refused_calls::RefusedCalls,
+    vain_waits: vain_waits::VainWaits,
     slow_registrations: slow_registrations::SlowRegistrations,
     slow_posts: slow_posts::SlowPosts,
     slow_polls: slow_polls::SlowPolls,

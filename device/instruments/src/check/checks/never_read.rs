@@ -6,7 +6,7 @@ use pumice_transport::types::AsyncEventType;
 
 use crate::check::context::{Context, Found, counted};
 use crate::check::kind::ASYNC_EVENTS_NEVER_READ;
-use crate::check::told::Check;
+use crate::check::told::{Check, Effect};
 
 /// The name of an event that tells of something that a program has to know.
 const fn name_of(event: AsyncEventType) -> Option<&'static str> {
@@ -26,6 +26,7 @@ const fn name_of(event: AsyncEventType) -> Option<&'static str> {
 pub(super) struct NeverRead {
     /// The program has got one.
     is_read: bool,
+    has_ended: bool,
     raised: u64,
     /// The first of these: what it says of which object, and where that was made.
     first: Option<(&'static str, String, Stack)>,
@@ -53,8 +54,13 @@ impl Check for NeverRead {
         self.is_read = true;
     }
 
-    fn ends(&mut self, context: &mut Context) {
-        let first = self.first.take().filter(|_| !self.is_read);
+    fn ends(&mut self, _: &mut Context) {
+        self.has_ended = true;
+    }
+
+    /// Failures are told by then, which raise such events.
+    fn settles(&mut self, context: &mut Context, is_over: bool, _: &mut Vec<Effect>) {
+        let first = self.first.take_if(|_| is_over && self.has_ended && !self.is_read);
         let Some((name, object, stack)) = first else { return };
         let numbers = format!(
             "{} came, the first of them {name} of {object}, and the program never called ibv_get_async_event",

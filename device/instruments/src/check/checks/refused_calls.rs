@@ -5,6 +5,7 @@ use pumice_calls::{Act, Call, Object};
 use crate::check::context::{Context, Found};
 use crate::check::kind::CALL_REFUSED;
 use crate::check::told::{Check, Effect};
+use crate::waits::Vain;
 use pumice_ground::call_stack::Stack;
 
 /// Refusals that are kept until it is known whether the program only asked.
@@ -18,6 +19,9 @@ const MAX_ASKED: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct RefusedCalls {
     asked: Vec<Asked>,
+    /// The last post that a full queue refused, until another one is taken: a program that ignores it waits
+    /// for a completion that does not come.
+    full: Option<Asked>,
 }
 
 /// A refusal that may be the answer to a question.
@@ -64,7 +68,22 @@ impl Check for RefusedCalls {
                 let (sentence, stack) = (sentence.to_owned(), context.here());
                 self.asked.push(Asked { call, sentence, stack });
             }
+            Refusal::Usual if call.posts() && errno == libc::ENOMEM => {
+                let (sentence, stack) = (sentence.to_owned(), context.here());
+                self.full = Some(Asked { call, sentence, stack });
+            }
             Refusal::Answer | Refusal::Usual => {}
+        }
+    }
+
+    fn send_posted(&mut self, _: &mut Context, _: u32, _: bool) {
+        self.full = None;
+    }
+
+    fn waits_in_vain(&mut self, context: &mut Context, _: &Vain, _: &Stack) {
+        if let Some(Asked { call, sentence, stack }) = self.full.take() {
+            let sentence = format!("{sentence}. The program goes on as if it had been posted");
+            tell(context, call, sentence, stack);
         }
     }
 

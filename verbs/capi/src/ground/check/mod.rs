@@ -12,6 +12,7 @@ mod killed;
 mod known_stacks;
 mod late_reads;
 mod live;
+pub(crate) mod misuse;
 mod outputs;
 mod place;
 mod preload;
@@ -100,6 +101,9 @@ fn enters(call: Call, address: usize) {
     if is_on() {
         // Of calls before.
         let _ = take_sentence();
+    }
+    if is_on() {
+        misuse::enters(call, address);
     }
     let mut must_be_written = false;
     tell(|checker| {

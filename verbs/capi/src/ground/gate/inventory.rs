@@ -70,6 +70,9 @@ pub(crate) fn handed_out(address: usize, kind: &'static str) {
 
 /// The program gave an object back.
 pub(crate) fn given_back(address: usize) {
+    if check::is_on() {
+        check::misuse::is_gone(address);
+    }
     check::tell(|checker| checker.object_destroyed(address as u64));
     if let Some(mut inventory) = lock() {
         inventory.held.remove(&address);

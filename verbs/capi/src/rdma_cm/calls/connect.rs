@@ -15,7 +15,9 @@ use pumice_transport::mad::{
 use pumice_transport::wire::Qpn;
 
 use crate::ground::abi::rdma_conn_param;
+use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
+use crate::ground::log::log_warning;
 use crate::ground::outcome::number_of;
 use crate::ground::plain::bytes;
 use crate::ground::waits;
@@ -111,7 +113,12 @@ impl<'a> Parameters<'a> {
     fn queue_pair(&self, id: &Id) -> Result<(Qpn, bool), Errno> {
         let (number, srq) = match id.c.qp() {
             qp if !qp.is_null() => queue_pair_number(qp)?,
-            _ if self.given => (self.param.qp_num, self.param.srq != 0),
+            _ if self.given => {
+                if self.param.qp_num == 0 {
+                    without_queue_pair();
+                }
+                (self.param.qp_num, self.param.srq != 0)
+            }
             _ => {
                 return Err(INVALID.because(|| {
                     "without a queue pair of the identifier's the parameters must name one".to_owned()
@@ -119,6 +126,19 @@ impl<'a> Parameters<'a> {
             }
         };
         Ok((Qpn::new(number & 0xff_ffff), srq))
+    }
+}
+
+/// Says that an identifier is connected that has no queue pair, though its parameters name none.
+#[cold]
+fn without_queue_pair() {
+    log_warning(|| {
+        "the identifier has no queue pair, and qp_num of the parameters is 0: no message reaches this end; \
+         call rdma_create_qp before rdma_connect or rdma_accept"
+            .to_owned()
+    });
+    if check::is_on() {
+        check::misuse::connects_without_qp();
     }
 }
 
@@ -136,7 +156,7 @@ fn depth(hca: &Hca, wanted: u8, otherwise: u8) -> Result<u8, Errno> {
 }
 
 pub(crate) extern "C" fn rdma_connect(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number_of(Call::rdma_connect, id.on(), || {
+    number_of(Call::rdma_connect, id.about(), || {
         waits::connects();
         connect(&id.id()?, Parameters::given(conn_param))
     })
@@ -223,7 +243,7 @@ fn send_request(
 }
 
 pub(crate) extern "C" fn rdma_accept(id: IdPointer, conn_param: Option<&rdma_conn_param>) -> c_int {
-    number_of(Call::rdma_accept, id.on(), || accept(&id.id()?, Parameters::given(conn_param)))
+    number_of(Call::rdma_accept, id.about(), || accept(&id.id()?, Parameters::given(conn_param)))
 }
 
 /// Answers a request; waits until the connection is there if the identifier is synchronous.

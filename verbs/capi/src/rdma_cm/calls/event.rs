@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use pumice_calls::Call;
 
 use crate::ground::abi::rdma_cm_event;
+use crate::ground::check;
 use crate::ground::errno::INVALID;
 use crate::ground::outcome::{number, number_of};
 use crate::rdma_cm::constants::{USER, event_name};
@@ -14,8 +15,11 @@ use crate::rdma_cm::id::identifier::{IdPointer, LocalEvent};
 
 pub(crate) extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     number(Call::rdma_ack_cm_event, || {
-        acknowledge(event)?;
-        Ok(0)
+        let done = acknowledge(event);
+        if check::is_on() {
+            check::misuse::acknowledges_event(event.addr(), done.is_ok());
+        }
+        done.map(|()| 0)
     })
 }
 

@@ -48,7 +48,7 @@ pub(crate) extern "C" fn rdma_create_qp(
     pd: *mut ibv_pd,
     qp_init_attr: Option<&mut ibv_qp_init_attr>,
 ) -> c_int {
-    number_of(Call::rdma_create_qp, id.on(), || {
+    number_of(Call::rdma_create_qp, id.about(), || {
         create(&*id.id()?, pd, qp_init_attr.ok_or(INVALID)?)?;
         Ok(0)
     })
@@ -85,7 +85,7 @@ pub(crate) extern "C" fn rdma_create_qp_ex(
     id: IdPointer,
     qp_init_attr: Option<&mut ibv_qp_init_attr_ex>,
 ) -> c_int {
-    number_of(Call::rdma_create_qp_ex, id.on(), || {
+    number_of(Call::rdma_create_qp_ex, id.about(), || {
         create_extended(&*id.id()?, qp_init_attr.ok_or(INVALID)?)?;
         Ok(0)
     })

@@ -9,6 +9,7 @@ use std::time::Duration;
 use pumice_calls::Call;
 use pumice_transport::cm::{CmPath, MadRoute};
 
+use crate::ground::check::{self, misuse};
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number_of;
 use crate::rdma_cm::address::local;
@@ -28,7 +29,20 @@ pub(crate) extern "C" fn rdma_resolve_addr(
 ) -> c_int {
     // As to the kernel, less than nothing is very long.
     let limit = Duration::from_millis(u64::from(timeout_ms as u32));
-    number_of(Call::rdma_resolve_addr, id.on(), || resolve_address(&id.id()?, src_addr, dst_addr, limit))
+    number_of(Call::rdma_resolve_addr, id.about(), || {
+        let own = id.id()?;
+        noted(&own, misuse::ADDRESS, || resolve_address(&own, src_addr, dst_addr, limit))
+    })
+}
+
+/// Does a step after which the program gets this event, and tells the checker.
+fn noted(own: &Id, event: &'static str, step: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
+    if !check::is_on() || own.state().synchronous {
+        return step();
+    }
+    // Another thread of the program may get the event at once.
+    misuse::asks(own.as_ptr().addr(), event);
+    step().inspect_err(|_| misuse::asks_in_vain(own.as_ptr().addr()))
 }
 
 /// `rdma_resolve_addr`, with its event if the identifier is synchronous.
@@ -129,7 +143,10 @@ fn flow_label(source_port: u16, destination_port: u16) -> u32 {
 }
 
 pub(crate) extern "C" fn rdma_resolve_route(id: IdPointer, _timeout_ms: c_int) -> c_int {
-    number_of(Call::rdma_resolve_route, id.on(), || resolve_route(&id.id()?))
+    number_of(Call::rdma_resolve_route, id.about(), || {
+        let own = id.id()?;
+        noted(&own, misuse::ROUTE, || resolve_route(&own))
+    })
 }
 
 /// `rdma_resolve_route`, with its event if the identifier is synchronous.

@@ -106,6 +106,11 @@ impl<I> ChannelPointer<I> {
         }))
     }
 
+    /// The address that it has.
+    pub(crate) fn addr(self) -> usize {
+        self.0.addr()
+    }
+
     /// Whether this process made the channel. The pointer is not null.
     fn check_own(self) -> Result<(), Errno> {
         // SAFETY: the program's pointer came from `Channel::hand_out`, and what that counted is not given

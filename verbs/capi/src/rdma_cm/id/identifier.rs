@@ -406,6 +406,16 @@ pub(crate) fn known() -> Vec<Weak<Id>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
 }
 
+impl ChannelPointer {
+    /// The addresses of the identifiers that have this channel, destroyed ones of which something is left
+    /// among them.
+    pub(crate) fn identifiers(self) -> Vec<usize> {
+        let all = known().into_iter().filter_map(|known| known.upgrade());
+        let own = all.filter(|id| id.state().channel.as_ptr().addr() == self.addr());
+        own.map(|id| id.as_ptr().addr()).collect()
+    }
+}
+
 /// The kind of queue pair of a port space.
 fn kind_of(ps: u32) -> Result<u32, Errno> {
     match u16::try_from(ps).ok().and_then(PortSpace::from_number) {

@@ -87,7 +87,7 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
         return Ok((attr, mask));
     }
     let qp = known.filter(|qp| qp.dest_qpn.value() != 0);
-    let qp = qp.ok_or_else(|| INVALID.because(|| "the peer's queue pair is not known yet".to_owned()))?;
+    let qp = qp.ok_or_else(peer_is_unknown)?;
     let responds = matches!(kind, QPT_RC | QPT_XRC_RECV);
     let requests = matches!(kind, QPT_RC | QPT_XRC_SEND);
     let limit = rd_atomic_limit(hca);
@@ -121,6 +121,14 @@ pub(crate) fn attributes(id: &Id, state: &State, wanted: u32) -> Result<(ibv_qp_
         _ => return Err(INVALID),
     }
     Ok((attr, mask))
+}
+
+fn peer_is_unknown() -> Errno {
+    INVALID.because(|| {
+        "the peer's queue pair is not known: the peer has not answered yet, or its program connected without \
+         a queue pair (rdma_create_qp comes before rdma_connect and rdma_accept)"
+            .to_owned()
+    })
 }
 
 /// Whether a queue pair can get ready for a connection in this state: that of a connection that is over

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use pumice_events::inspect::Collected;
 use serde::{Deserialize, Serialize};
+
+use super::collect::Collected;
 
 /// A process as it stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub enum Why {
     Failed,
     /// Nothing is posted that could complete where it waits.
     Nothing,
+    /// Datagrams that came were dropped, or go to a group to which nothing is attached.
+    Lost,
     /// The peer has posted no receive request for a message.
     NoReceive,
     /// The peer has not answered a request for a connection.
@@ -86,7 +89,7 @@ impl Standing {
 
 impl Why {
     /// Whether nothing that the peer waits for could end it.
-    pub(super) const fn is_root(self) -> bool {
+    pub const fn is_root(self) -> bool {
         matches!(
             self,
             Why::Told
@@ -98,13 +101,14 @@ impl Why {
                 | Why::NotReady
                 | Why::Failed
                 | Why::Nothing
+                | Why::Lost
         )
     }
 }
 
 impl Why {
     /// Whether the process that waits has said it, or will, without a look at others.
-    pub(super) const fn is_known(self) -> bool {
+    pub const fn is_known(self) -> bool {
         matches!(self, Why::Told | Why::NobodyListens | Why::Unread | Why::Answer)
     }
 }

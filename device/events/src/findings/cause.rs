@@ -1,8 +1,10 @@
 //! Why a queue pair failed or a message was dropped, as a finding.
 
-use pumice_events::findings::{Family, Finding, FindingKind, Level};
 use pumice_transport::types::Cause;
 use pumice_transport::wire::Qpn;
+
+use super::finding::Finding;
+use super::kind::{Family, FindingKind, Level};
 
 static QUEUE_PAIR_FAILED: FindingKind = FindingKind::new(
     "queue-pair-failed",
@@ -41,8 +43,7 @@ pub fn finding_of_cause(qpn: Qpn, cause: &Cause) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use pumice_events::findings::text;
-
+    use super::super::text;
     use super::*;
 
     #[test]
