@@ -245,13 +245,9 @@ fn measures(scratch: &Scratch, tool: &str, options: &[&str], end: u8) -> Option<
 
 #[test]
 fn of_a_stream_that_goes_on_nothing_is_called_lost_or_never_posted() {
-    for (tool, options, end) in [
-        ("ib_send_lat", &["-s", "8"][..], 49),
-        ("ib_write_bw", &["-s", "65536"], 51),
-        ("ib_send_bw", &[], 53),
-    ] {
+    for (tool, options, end) in [("ib_send_lat", ["-s", "8"], 49), ("ib_write_bw", ["-s", "65536"], 51)] {
         let scratch = Scratch::new(&format!("trace-live-{tool}"));
-        let Some(both) = measures(&scratch, tool, options, end) else { return };
+        let Some(both) = measures(&scratch, tool, &options, end) else { return };
         // They measure once they have found each other.
         let begun = Instant::now();
         let why = loop {
