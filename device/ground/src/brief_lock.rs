@@ -150,10 +150,10 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        let mut sum = sum.lock();
-                        sum.0 += 1;
-                        assert_eq!(sum.0, sum.1 + 1);
-                        sum.1 += 1;
+                        let (first, second) = &mut *sum.lock();
+                        *first += 1;
+                        assert_eq!(*first, *second + 1);
+                        *second += 1;
                     }
                 });
             }
