@@ -65,7 +65,7 @@ pub enum Why {
 
 impl Standing {
     /// Whether its device may be at an address that a process of this host names.
-    pub(super) fn may_be_at(&self, address: IpAddr, host: &str) -> bool {
+    pub fn may_be_at(&self, address: IpAddr, host: &str) -> bool {
         // Loopback is of one host.
         let is_near = self.host == host;
         if address.is_loopback() && !is_near {
