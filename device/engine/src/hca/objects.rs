@@ -164,6 +164,12 @@ impl Hca {
         Ok((handle, Arc::new(path)))
     }
 
+    /// What the device calls an address handle, and all others of its domain that lead to its address.
+    /// None: it is gone.
+    pub fn ah_number(&self, ah: Handle) -> Option<u16> {
+        self.core.lock().resources.ah_number(ah)
+    }
+
     /// Destroys an address handle; posted datagrams keep their path.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use pumice_transport::types::{
 };
 use pumice_transport::wire::Packet;
 
-use super::tables::{AddressHandle, Receives, Resources};
+use super::tables::{Receives, Resources};
 use crate::decisions::{Made, Target};
 
 /// The device, for one call into the protocol: the call's copies are checked like this.
@@ -207,9 +207,7 @@ impl Host for DeviceHost<'_> {
     }
 
     fn address_handle(&mut self, pd: u32, peer: IpAddr) -> Option<u16> {
-        let leads = |ah: &AddressHandle| ah.pd.index == pd && ah.destination == peer;
-        let (handle, _) = self.ahs.iter().find(|(_, ah)| leads(ah))?;
-        u16::try_from(handle.index).ok()
+        self.ah_number_to(pd, peer)
     }
 
     fn flush_recv_queue(&mut self, qp: &QpContext) {

@@ -1,5 +1,7 @@
 //! Protection domains of a device, and address handles, which are of no other use here.
 
+use std::net::IpAddr;
+
 use pumice_ground::error::ResourceError;
 use pumice_ground::table::Handle;
 use pumice_objects::address_handle;
@@ -40,9 +42,34 @@ impl Resources {
     pub fn create_ah(&mut self, pd: Handle, vector: &AddressVector) -> Result<(Handle, Path), ResourceError> {
         self.pds.require(pd)?;
         let path = address_handle::resolve(vector, &self.ports)?;
-        let handle = self.ahs.insert(AddressHandle { pd, destination: path.flow.destination })?;
+        let handle =
+            self.ahs.insert(AddressHandle { pd, destination: path.flow.destination, number: None })?;
         self.use_pd(pd);
         Ok((handle, path))
+    }
+
+    /// The number of the address handles of a domain that lead to an address. None: there are none.
+    pub(super) fn ah_number_to(&mut self, pd: u32, destination: IpAddr) -> Option<u16> {
+        let leads = |ah: &AddressHandle| ah.pd.index == pd && ah.destination == destination;
+        let known = self.ahs.iter().filter(|(_, ah)| leads(ah)).find_map(|(_, ah)| ah.number);
+        if known.is_some() {
+            return known;
+        }
+        let (first, _) = self.ahs.iter().find(|(_, ah)| leads(ah))?;
+        let is_free = |number: &u16| self.ahs.iter().all(|(_, ah)| ah.number != Some(*number));
+        // The last number stands for none.
+        let own = u16::try_from(first.index).ok().filter(|number| *number != u16::MAX);
+        let number = own.into_iter().chain(0..u16::MAX).find(is_free)?;
+        self.ahs.get_mut(first)?.number = Some(number);
+        Some(number)
+    }
+
+    /// The number of an address handle, which it keeps. None: it is gone.
+    pub fn ah_number(&mut self, ah: Handle) -> Option<u16> {
+        let AddressHandle { pd, destination, number } = *self.ahs.get(ah)?;
+        let number = number.or_else(|| self.ah_number_to(pd.index, destination))?;
+        self.ahs.get_mut(ah)?.number = Some(number);
+        Some(number)
     }
 
     /// Destroys an address handle; posted datagrams keep their path.

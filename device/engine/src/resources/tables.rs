@@ -133,6 +133,8 @@ pub(super) struct AddressHandle {
     pub(super) pd: Handle,
     /// Where it leads to.
     pub(super) destination: IpAddr,
+    /// What the device calls it, once that was asked for, and all of its domain that lead there.
+    pub(super) number: Option<u16>,
 }
 
 #[derive(Debug)]

@@ -95,6 +95,22 @@ static void says_what_efa_says(void)
 	FAILS(query_ah(ah, &number, 9), EINVAL);
 	FAILS(query_ah(ah, &number, sizeof(number)), 0);
 	CLAIM(number.ahn != 0xffff);
+	/* All of a domain that lead to one address have one number, also when the first one is gone. */
+	struct ibv_ah *second = ibv_create_ah(pd, &address), *third;
+	struct ah_attr same = {}, other = {};
+	CLAIM(second && (third = ibv_create_ah(pd, &address)));
+	FAILS(query_ah(second, &same, sizeof(same)), 0);
+	CLAIM(same.ahn == number.ahn);
+	FAILS(ibv_destroy_ah(ah), 0);
+	FAILS(query_ah(third, &same, sizeof(same)), 0);
+	CLAIM(same.ahn == number.ahn);
+	address.grh.dgid.raw[15] ^= 3;
+	CLAIM((ah = ibv_create_ah(pd, &address)));
+	FAILS(query_ah(ah, &other, sizeof(other)), 0);
+	CLAIM(other.ahn != number.ahn);
+	FAILS(ibv_destroy_ah(ah), 0);
+	FAILS(ibv_destroy_ah(second), 0);
+	ah = third;
 	uint64_t theirs[8] = {0};
 	FAILS(mlx5_query(ctx, theirs), EOPNOTSUPP);
 	CLAIM(!is_mlx5(ctx->device));

@@ -131,10 +131,10 @@ pub(crate) extern "C" fn efadv_query_ah(ah: *mut ibv_ah, attr: Out<'_, efadv_ah_
     }
     status_of(Call::efadv_query_ah, About::on(ah), || {
         let held = live::<Ah>(ah)?;
-        efa_of(held.context_pointer())?;
+        let open = efa_of(held.context_pointer())?;
         check_length(Call::efadv_query_ah, inlen, AH_ATTR_PREFIX)?;
         // Few enough for 16 bits: the profile's limit.
-        let ahn = u16::try_from(held.handle().index).map_err(|_| INVALID)?;
+        let ahn = open.hca().ah_number(held.handle()).ok_or(INVALID)?;
         let all = efadv_ah_attr { comp_mask: 0, ahn, reserved: [0; 6] };
         attr.required()?.set_within(&all, inlen as usize);
         Ok(())
