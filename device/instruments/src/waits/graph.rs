@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use super::verdicts::verdicts;
 use super::words::{self, counted};
 use pumice_events::inspect::{
-    Collected, DoingView, Graph, PeerView, QpView, Standing, ThreadView, Wait, WaitsView, Why,
+    Collected, DoingView, Graph, MAX_GROUPS, PeerView, QpView, Standing, ThreadView, Wait, WaitsView, Why,
 };
 
 /// The graph of these processes, which were looked at `before`, too.
@@ -267,7 +267,9 @@ impl Looked<'_> {
             return None;
         }
         let all = || self.now.iter().flat_map(|one| one.objects.iter().flat_map(|objects| &objects.qps));
-        let is_heard = |group: &IpAddr| all().any(|other| other.groups.contains(group));
+        let is_heard = |group: &IpAddr| {
+            all().any(|other| other.groups.contains(group) || other.groups.len() >= MAX_GROUPS)
+        };
         let group = all().filter_map(|other| other.group).find(|group| !is_heard(group));
         let why = match (&qp.last_error, group) {
             (Some(why), _) if qp.dropped > 0 => {
