@@ -65,7 +65,7 @@ impl<const MISTAKE: u8> Queue<MISTAKE> {
         Queue { taken: Taken::new(), added: word(), polled: word(), armed: word(), events: word() }
     }
 
-    /// `None`: another thread has the lock. To wait would be the same at a later time, and has no end in loom.
+    /// `None`: another thread has the lock. To wait would be the same later, and has no end in loom.
     fn locked<R>(&self, run: impl FnOnce() -> R) -> Option<R> {
         if !self.taken.take() {
             return None;
