@@ -127,6 +127,7 @@ impl Reason {
             0 => Reason::None,
             7 => Reason::RemoteKey,
             8 => Reason::RemoteAbort,
+            10 => Reason::NotReady,
             11 => Reason::RemoteLength,
             14 => Reason::UnknownPeer,
             _ => Reason::BadAnswer,
@@ -156,7 +157,8 @@ impl Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// Of an answer.
+    /// Of an answer: how the message ended. Of a request that is not tried again: what the message ends with
+    /// if no receive request is there.
     pub(crate) reason: u8,
     /// Bytes of each part but the last.
     pub(crate) part_bytes: u16,

@@ -184,6 +184,8 @@ impl Receiver {
             let receive = Some(&mut self.receive).filter(|_| kind.is_send() || !self.takes_unsolicited);
             match end(settings, came, handle.unwrap_or(NO_HANDLE), data, receive, host) {
                 Ok(reason) => reason,
+                // The sender ends it now: what comes of it later must not be taken for a new message.
+                Err(_) if header.reason == Reason::NotReady as u8 => Reason::NotReady,
                 Err(NoRecv::Empty | NoRecv::NoSuchSrq) => return Some(Outcome::NotReady(*parts)),
             }
         } else {

@@ -305,7 +305,8 @@ impl Sender {
             }
             Kind::NotReady if active.kind.takes_receive() => {
                 active.hear(header, now_ns);
-                active.wait_for_receive(now_ns)
+                active.wait_for_receive(now_ns);
+                None
             }
             // A READ that went well ends with its last data.
             Kind::Done if header.reason != 0 || active.kind != Kind::Read => Some(Reason::of(header.reason)),
@@ -407,9 +408,10 @@ impl Active {
         sink: &mut T,
     ) -> Result<Emitted, MemoryError> {
         let Some(ud) = self.wqe.ud() else { return Ok(Emitted::Packet) };
+        let is_last_try = self.kind.takes_receive() && self.not_ready_left == 0;
         let header = Header {
             kind: self.kind,
-            reason: 0,
+            reason: if is_last_try { Reason::NotReady as u8 } else { 0 },
             part_bytes: self.part_bytes,
             qkey: settings.qkey,
             epoch: self.epoch,
@@ -469,14 +471,11 @@ impl Active {
         self.deadline_ns = now_ns.saturating_add(self.wait_ns());
     }
 
-    /// The peer has no receive request.
-    fn wait_for_receive(&mut self, now_ns: u64) -> Option<Reason> {
-        if self.held_until_ns > now_ns {
+    /// The peer has no receive request. To the last try it answers that the message has ended.
+    fn wait_for_receive(&mut self, now_ns: u64) {
+        if self.held_until_ns > now_ns || self.not_ready_left == 0 {
             // It said so of an earlier repetition.
-            return None;
-        }
-        if self.not_ready_left == 0 {
-            return Some(Reason::NotReady);
+            return;
         }
         if self.not_ready_left < FOR_EVER {
             self.not_ready_left -= 1;
@@ -484,7 +483,6 @@ impl Active {
         self.repetitions = 0;
         self.repeat(now_ns);
         self.held_until_ns = now_ns.saturating_add(NOT_READY_WAIT_NS);
-        None
     }
 
     /// Data that was asked for.

@@ -319,6 +319,25 @@ fn a_write_that_comes_late_a_second_time_changes_nothing() {
     assert_eq!(network.nodes[1].device.received.len(), 1);
 }
 
+#[test]
+fn a_message_that_ended_without_a_receive_request_does_not_arrive_later() {
+    for rnr_retry in [0, 1, 3] {
+        let mut network = Network::new(2, 4, CALM, SrdOrder::InOrder, Some(rnr_retry));
+        network.nodes[0].post(&request(1, SendOpcode::Send, (0, 1), &[sge(0, 2000)]));
+        network.send();
+        let copies: Vec<(Flow, Vec<u8>)> = network.under_way.values().cloned().collect();
+        assert_eq!(ends(&mut network), [(1, WcStatus::RnrRetryExcErr, 10)], "{rnr_retry}");
+        network.nodes[1].device.receives.push_back((0, sge(0, 4096)));
+        let now_ns = network.now_ns;
+        copies.iter().for_each(|(flow, bytes)| network.nodes[1].take(flow, bytes, now_ns));
+        assert!(network.nodes[1].device.received.is_empty(), "{rnr_retry}: a copy was taken for the message");
+        // Another message does.
+        network.nodes[0].post(&request(2, SendOpcode::Send, (0, 1), &[sge(0, 2000)]));
+        assert_eq!(ends(&mut network)[1], (2, WcStatus::Success, 0), "{rnr_retry}");
+        assert_eq!(network.nodes[1].device.received.len(), 1, "{rnr_retry}");
+    }
+}
+
 /// What the requests end with when they are posted at once, by their wr_id.
 fn ends(network: &mut Network) -> Vec<(u64, WcStatus, u32)> {
     network.run();
