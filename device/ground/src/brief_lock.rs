@@ -6,6 +6,7 @@
 //! priority goes on. `brief_lock_model.rs` runs it in every order that the memory model has.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,7 +84,7 @@ impl<T> BriefLock<T> {
         if !self.taken.take() {
             self.wait();
         }
-        Brief(self)
+        Brief(self, PhantomData)
     }
 
     /// The value, which no other thread can have.
@@ -108,9 +109,10 @@ impl<T> BriefLock<T> {
     }
 }
 
-/// The value of a lock that is taken until this is dropped.
+/// The value of a lock that is taken until this is dropped. Threads may share and pass it as they may the
+/// value.
 #[derive(Debug)]
-pub struct Brief<'a, T>(&'a BriefLock<T>);
+pub struct Brief<'a, T>(&'a BriefLock<T>, PhantomData<&'a mut T>);
 
 impl<T> Deref for Brief<'_, T> {
     type Target = T;
