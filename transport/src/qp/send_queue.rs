@@ -224,7 +224,7 @@ impl SendWqe {
     #[cold]
     pub(crate) fn cancel(&mut self) {
         self.completes_as = Some(self.completion());
-        self.opcode = SendOpcode::CopyMemory;
+        (self.opcode, self.info) = (SendOpcode::CopyMemory, SendOpcode::CopyMemory.info());
         self.flags.remove(SendFlags::INLINE);
         (self.packet_count, self.length_bytes) = (0, 0);
         self.data = Data::Nothing;
@@ -394,11 +394,10 @@ impl SendQueue {
         if self.head < self.tail {
             if let Some(wqe) = self.entries.get_mut(self.head_position)
                 && !matches!(wqe.operands, Operands::None)
+                && let Operands::Datagram(ud) = core::mem::replace(&mut wqe.operands, Operands::None)
             {
-                if let Operands::Datagram(ud) = core::mem::replace(&mut wqe.operands, Operands::None) {
-                    let to = ud.path.flow.destination;
-                    self.group = (ud.qpn == Qpn::MULTICAST && to.is_multicast()).then_some(to);
-                }
+                let to = ud.path.flow.destination;
+                self.group = (ud.qpn == Qpn::MULTICAST && to.is_multicast()).then_some(to);
             }
             self.head_position = self.position(self.head + 1);
             self.head += 1;

@@ -65,6 +65,13 @@ impl Checker {
         });
     }
 
+    /// A queue pair, of whose attributes it was not told, is connected to this one at an address of its device.
+    pub fn qp_is_connected_here(&mut self, number: u32, peer: u32) {
+        if let Some(qp) = self.context.qps.get_mut(&number) {
+            (qp.destination, qp.peer_is_here) = (Some(peer), true);
+        }
+    }
+
     /// What was found.
     pub fn findings(&mut self) -> &mut Findings {
         &mut self.context.findings

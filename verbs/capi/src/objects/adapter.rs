@@ -91,6 +91,7 @@ impl Adapter {
         let waiting = waits::waits();
         config.subscribers.extend(post_places().into_iter().chain(waiting.iter().map(waits::subscriber)));
         config.gid_source = Some(gid_source(description, config.gids.clone(), address.is_ipv6()));
+        let addresses = config.gids.iter().map(|entry| entry.ip).collect();
         let all = devices()?;
         let tag = record::noted_tag(settings, all);
         // Signals are for the application's threads.
@@ -130,7 +131,7 @@ impl Adapter {
             with_signals_blocked(|| waits::opened(device.index(), waiting, &hca, objects_of));
         }
         listeners::attach(device.index(), hca.events());
-        hca.add_recorder(Box::new(check::LiveChecks::new(device.index(), hca.events())));
+        hca.add_recorder(Box::new(check::LiveChecks::new(device.index(), addresses, hca.events())));
         let distributor = with_signals_blocked(|| Distributor::start(&hca, device.index()))?;
         let idle = hca.create_cq(CqSetup { depth: 1, uncounted: true, ..CqSetup::default() })?;
         say_farewell_at_exit();

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +46,8 @@ const NO_ADDRESS: u64 = 1 << 63;
 /// What checks a device while another process wants it.
 pub(crate) struct LiveChecks {
     device: usize,
+    /// Its addresses when it was opened: what is connected to them is in this process.
+    addresses: Arc<[IpAddr]>,
     events: Weak<Subscribers>,
     going: Vec<Weak<Visit>>,
 }
@@ -52,6 +55,7 @@ pub(crate) struct LiveChecks {
 /// A check for a while.
 struct Visit {
     file: String,
+    addresses: Arc<[IpAddr]>,
     told: CheckSubscriber,
     unseen: Mutex<HashMap<u32, Unseen>>,
     /// It is to end before its time.
@@ -68,8 +72,8 @@ struct Unseen {
 
 impl LiveChecks {
     /// Of the device with this index among the devices.
-    pub(crate) fn new(device: usize, events: &Arc<Subscribers>) -> LiveChecks {
-        LiveChecks { device, events: Arc::downgrade(events), going: Vec::new() }
+    pub(crate) fn new(device: usize, addresses: Arc<[IpAddr]>, events: &Arc<Subscribers>) -> LiveChecks {
+        LiveChecks { device, addresses, events: Arc::downgrade(events), going: Vec::new() }
     }
 
     fn begin(
@@ -89,9 +93,10 @@ impl LiveChecks {
         let file = open(path).map_err(|error| format!("{path} cannot be written: {error}"))?;
         let checker = Arc::new(Mutex::new(new_checker()));
         let told = CheckSubscriber { checker, device: of_device(Some(self.device)) };
-        let unseen = holding(|| told.finds(now));
+        let unseen = holding(|| told.finds(now, &self.addresses));
         let visit = Arc::new(Visit {
             file: path.to_owned(),
+            addresses: Arc::clone(&self.addresses),
             told,
             unseen: Mutex::new(unseen),
             ends: AtomicBool::new(false),
@@ -181,11 +186,11 @@ fn made(number: u32, ordinal: u32, service: &'static str, cqs: (u32, u32), capac
 /// What finds the objects that are there.
 trait Finds {
     /// Tells the checker of what there is; the requests that are under way, by the ordinals of queue pairs.
-    fn finds(&self, now: &dyn Existing) -> HashMap<u32, Unseen>;
+    fn finds(&self, now: &dyn Existing, addresses: &[IpAddr]) -> HashMap<u32, Unseen>;
 }
 
 impl Finds for CheckSubscriber {
-    fn finds(&self, now: &dyn Existing) -> HashMap<u32, Unseen> {
+    fn finds(&self, now: &dyn Existing, addresses: &[IpAddr]) -> HashMap<u32, Unseen> {
         let mut unseen = HashMap::new();
         let mut checker = lock(&self.checker);
         checker.on(self.device).finds(|checker| {
@@ -200,6 +205,9 @@ impl Finds for CheckSubscriber {
                 checker.object_made(made.address, "queue pair", "ibv_create_qp");
                 checker.qp_made(&made);
                 let peer = qp.peer.map(|(address, qpn)| Peer { address, qpn: Qpn::new(qpn) });
+                if let Some(peer) = peer.filter(|peer| addresses.contains(&peer.address)) {
+                    checker.qp_is_connected_here(qpn, peer.qpn.value());
+                }
                 if let Some(state) = QpState::from_verbs(qp.state.into()) {
                     checker.qp_is_in(qpn, state, peer, qp.next);
                 }
@@ -232,6 +240,16 @@ impl Subscriber for Visit {
                     let event = QpEvent::Completed { completion, cq: *cq, released };
                     self.told.hear(at_ns, &Event::Qp { qp, event: &event });
                 }
+            }
+            Event::Qp { qp, event: QpEvent::StateChanged { to: QpState::Rtr, peer: Some(peer), .. } } => {
+                if self.addresses.contains(&peer.address) {
+                    holding(|| {
+                        let mut checker = lock(&self.told.checker);
+                        let checker = checker.on(self.told.device);
+                        checker.qp_is_connected_here(qp.qpn.value(), peer.qpn.value());
+                    });
+                }
+                self.told.hear(at_ns, event);
             }
             // A message comes for a receive of before.
             Event::Qp { qp, event: QpEvent::PacketReceived { .. } } if self.has_receives(qp.ordinal) => {}
