@@ -65,7 +65,8 @@ impl Checker {
         });
     }
 
-    /// A queue pair, of whose attributes it was not told, is connected to this one at an address of its device.
+    /// A queue pair, of whose attributes it was not told, is connected to this peer at an address of its
+    /// device.
     pub fn qp_is_connected_here(&mut self, number: u32, peer: u32) {
         if let Some(qp) = self.context.qps.get_mut(&number) {
             (qp.destination, qp.peer_is_here) = (Some(peer), true);
