@@ -124,6 +124,16 @@ fn progress_forgets_what_was_heard_before() {
 }
 
 #[test]
+fn a_first_packet_that_finds_no_receive_has_come() {
+    let mut rung = Rung::rc();
+    for _ in 0..4 {
+        rung.receive(&rc(op::SEND_ONLY).psn(RQ_PSN).ack_req().payload(b"first"));
+        rung.receive(&rc(op::SEND_ONLY).psn(RQ_PSN + 1).ack_req().payload(b"second"));
+    }
+    assert_eq!(said(&rung), [""; 0], "the PSNs agree: the sender is told by RNR NAKs what is missing");
+}
+
+#[test]
 fn a_responder_says_once_that_the_peer_counts_from_another_psn() {
     let mut rung = Rung::rc();
     rung.post_recv(1, 64);

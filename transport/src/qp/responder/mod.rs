@@ -142,10 +142,13 @@ impl Responder {
         match self.accept(settings, packet, host) {
             Ok(()) => Ok(()),
             Err(Stop::Overloaded) => {
+                // The first packet has come, so the PSNs agree.
+                self.start = None;
                 host.emit(&settings.context, QpEvent::dropped(packet, Counter::RxMessageDropped));
                 Ok(())
             }
             Err(Stop::NotReady) => {
+                self.start = None;
                 // Packets behind this one are out of sequence now; the RNR NAK speaks for them too.
                 self.nak_outstanding = true;
                 //= linux:rxe_resp.c#check_resource
