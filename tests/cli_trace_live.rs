@@ -175,9 +175,11 @@ fn what_cannot_be_recorded_is_said() {
     assert!(code == Some(1) && said.contains("no process 1 of this user"), "{said}");
 
     // A file that is full: what has no room is counted and said, and the program goes on.
-    let recorder = scratch.records(&["--for", "1s", "--limit", "64KiB", "-o", "full.trace"]);
+    let recorder = scratch.records(&["--for", "600s", "--limit", "64KiB", "-o", "full.trace"]);
     scratch.has_begun("full.trace");
     paced.sends(5000);
+    let number = recorder.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &number]).status().expect("kill runs").success());
     let (code, out, said) = ended(recorder);
     assert!(code == Some(0) && out.contains("records are missing in it"), "{out}{said}");
     let length = fs::metadata(scratch.0.join("full.trace")).expect("it is there").len();
