@@ -165,7 +165,7 @@ impl Hca {
     }
 
     /// What the device calls an address handle, and all others of its domain that lead to its address.
-    /// None: it is gone.
+    /// `None`: the domain or the handle was destroyed.
     pub fn ah_number(&self, ah: Handle) -> Option<u16> {
         self.core.lock().resources.ah_number(ah)
     }

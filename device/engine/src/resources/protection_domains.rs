@@ -64,7 +64,7 @@ impl Resources {
         Some(number)
     }
 
-    /// The number of an address handle, which it keeps. None: it is gone.
+    /// The number of an address handle, which it keeps. `None`: the domain or the handle was destroyed.
     pub fn ah_number(&mut self, ah: Handle) -> Option<u16> {
         let AddressHandle { pd, destination, number } = *self.ahs.get(ah)?;
         let number = number.or_else(|| self.ah_number_to(pd.index, destination))?;

@@ -438,8 +438,8 @@ impl Active {
         })
     }
 
-    /// Why a message ends whose peer has been silent for too long. A host talks to itself by its addresses of
-    /// loopback: there the adapter lives, and answers that the queue pair is gone.
+    /// Why a message ends whose peer has been silent for too long. A peer at an address of
+    /// loopback is on this host, whose adapter would answer that it has no such queue pair.
     fn given_up(&self) -> Reason {
         if self.peer.0.is_loopback() { Reason::NoQueuePair } else { Reason::Unresponsive }
     }

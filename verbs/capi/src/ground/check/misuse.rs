@@ -180,7 +180,7 @@ pub(crate) fn connects_without_qp() {
     tell(|checker| checker.misused(&CONNECTED_WITHOUT_QP, 0, sentence, ("", &[])));
 }
 
-/// An object is gone.
+/// The program has destroyed an object.
 pub(crate) fn is_gone(address: usize) {
     look(|known| {
         known.awaited.remove(&address);
