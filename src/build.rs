@@ -8,12 +8,16 @@ use std::{env, fs};
 const VARIABLE: &str = "PUMICE_COMMIT";
 /// Cargo puts the commit into this file of a package.
 const OF_PACKAGE: &str = ".cargo_vcs_info.json";
+/// Says that the linker is lld, and joins functions that have the same code: scripts of packages set it to
+/// "all".
+const ICF: &str = "PUMICE_ICF";
 /// Digits of a commit that are shown.
 const DIGITS: usize = 12;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/build.rs");
     println!("cargo::rerun-if-env-changed={VARIABLE}");
+    println!("cargo::rerun-if-env-changed={ICF}");
     let mut features: Vec<String> = env::vars()
         .filter_map(|(name, _)| Some(name.strip_prefix("CARGO_FEATURE_")?.to_lowercase().replace('_', "-")))
         .filter(|feature| feature != "default")
@@ -32,6 +36,9 @@ fn main() {
         && of_cargo("CARGO_CFG_TARGET_OS") == "linux"
     {
         println!("cargo::rustc-link-arg-bins=-Wl,--strip-all");
+    }
+    if of_cargo("PROFILE") == "release" && env::var(ICF).is_ok_and(|folds| folds == "all") {
+        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
     }
 }
 

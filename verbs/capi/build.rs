@@ -43,6 +43,12 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
     // Programs keep pointers into the object, and its threads run until the device is closed.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Functions that have the same code are joined, by lld: scripts of packages ask for it.
+    println!("cargo:rerun-if-env-changed=PUMICE_ICF");
+    let set = |name: &str, value: &str| env::var(name).is_ok_and(|is| is == value);
+    if set("PROFILE", "release") && set("PUMICE_ICF", "all") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--icf=all");
+    }
 }
 
 struct Exports {
