@@ -47,7 +47,7 @@ read -r load_before _ </proc/loadavg
 folder=$(mktemp -d "${TMPDIR:-/tmp}/devices.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 if [[ -z $built ]]; then
-    cargo build --quiet --release --workspace --no-default-features
+    scripts/build-release
     built=$(realpath "${CARGO_TARGET_DIR:-target}")/release
 fi
 # The headers are the system's, the library is that of pumice.

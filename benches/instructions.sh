@@ -66,7 +66,7 @@ mkdir -p "$work"
 # build TREE TARGET: the release library, with lines for the budget. Prints its folder.
 build() {
     CARGO_TARGET_DIR=$2 CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none \
-        cargo build --quiet --release --manifest-path "$1/Cargo.toml" -p pumice-capi >&2
+        cargo rustc --quiet --release --manifest-path "$1/Cargo.toml" --lib --crate-type cdylib -p pumice-capi >&2
     printf '%s\n' "$2/release"
 }
 # prepare FOLDER: the program on the libpumice.so there. Prints the folder that it is in.

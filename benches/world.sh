@@ -43,7 +43,7 @@ read -r load_before _ </proc/loadavg
 folder=$(mktemp -d "${TMPDIR:-/tmp}/world.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 if [[ -z $built ]]; then
-    cargo build --quiet --release --workspace --no-default-features
+    scripts/build-release
     built=$(realpath "${CARGO_TARGET_DIR:-target}")/release
 fi
 

@@ -24,7 +24,7 @@ holders=()
 # the crates that they share, and compile the device once more.
 # Then the script begins once more, in a network and a runtime folder of its own: what it installs and fetches comes before this.
 build_libraries() {
-    [[ -n ${PUMICE_ACCEPT_BUILT:-} ]] || cargo build --quiet --release --workspace --no-default-features
+    [[ -n ${PUMICE_ACCEPT_BUILT:-} ]] || scripts/build-release
     if [[ -z ${PUMICE_ISOLATED:-} ]]; then
         local isolated=$PWD/scripts/isolated
         cd "$begun_in"

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pumice_events::counters::Counters;
 use pumice_ground::link_words::LinkSettings;
-use pumice_transport::path::Flow;
+use pumice_transport::path::{Flow, Path};
 
 use super::batch::{GsoBatch, Received, TransmitError};
 use super::group::ProcessGroup;
@@ -58,6 +58,10 @@ pub trait Port: Send {
         let _ = peer;
         false
     }
+
+    /// Batches to this peer are going to take this path: a connection was made. What the port prepares for
+    /// them, it prepares now, so that the first messages do not wait for it.
+    fn expects(&mut self, _now_ns: u64, _path: &Path, _peer: Peer) {}
 
     /// What fits in a batch to this peer, and the peer's receive buffer.
     fn limits(&self, peer: Peer) -> PortLimits;
@@ -218,6 +222,10 @@ impl<L: PortLayer> Port for L {
 
     fn gathers_flows(&self, peer: Peer) -> bool {
         self.below().gathers_flows(peer)
+    }
+
+    fn expects(&mut self, now_ns: u64, path: &Path, peer: Peer) {
+        self.below_mut().expects(now_ns, path, peer);
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {

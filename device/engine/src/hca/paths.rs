@@ -64,8 +64,9 @@ impl<'a> Paths<'a> {
             Some(mtu) if mask.contains(AttributeMask::PATH_MTU) => mtu.bytes(),
             _ => active_mtu.bytes(),
         };
-        let address = path.flow.destination;
-        let limits = self.port.limits(Peer { address, process: remote.process() });
+        let peer = Peer { address: path.flow.destination, process: remote.process() };
+        self.port.expects(self.now_ns, &path, peer);
+        let limits = self.port.limits(peer);
         Ok(ResolvedPath {
             path: Arc::new(path),
             window_limit_packets: window_limit_packets(&limits),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use pumice_transport::cm::ListenScope;
 use pumice_transport::host::PeerProgress;
 use pumice_transport::mad::ServiceId;
-use pumice_transport::path::Flow;
+use pumice_transport::path::{Flow, Path};
 use pumice_transport::types::Gid;
 use pumice_transport::wire::ProcessIndex;
 
@@ -299,6 +299,10 @@ impl<M: Medium> Port for SharedPort<M> {
 
     fn gathers_flows(&self, peer: Peer) -> bool {
         self.same_host.is_on() && self.backlog.as_ref().is_some_and(|backlog| backlog.find(peer).is_some())
+    }
+
+    fn expects(&mut self, now_ns: u64, path: &Path, peer: Peer) {
+        self.invite_early(now_ns, path, peer);
     }
 
     fn limits(&self, peer: Peer) -> PortLimits {

@@ -20,12 +20,16 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(name: &str) -> Pair {
+    fn unmet(name: &str) -> Pair {
         let folder = Folder::new(name);
         let to = folder.address(1);
         let receiver = folder.open_with_rings(to, 4791);
         let sender = folder.open_with_rings(folder.address(2), 4791);
-        let mut pair = Pair { folder, to, sender, receiver };
+        Pair { folder, to, sender, receiver }
+    }
+
+    fn new(name: &str) -> Pair {
+        let mut pair = Pair::unmet(name);
         pair.meet();
         assert!(pair.is_open());
         pair
@@ -83,6 +87,30 @@ fn the_second_batch_goes_through_a_ring_and_wakes_a_sleeper() {
     }
     let limits = pair.sender.limits(pair.peer());
     assert!(!limits.needs_icrc && limits.waits_for_room, "{limits:?}");
+}
+
+#[test]
+fn a_connection_asks_for_a_ring_so_that_its_first_batch_goes_through_it() {
+    let mut pair = Pair::unmet("early");
+    let (path, peer) = (pair.path(), pair.peer());
+    pair.sender.expects(0, &path, peer);
+    pair.sender.expects(0, &path, peer);
+    look(&mut pair.receiver, 0);
+    look(&mut pair.sender, 0);
+    assert!(pair.is_open());
+    let socket = pair.receiver.medium().descriptors();
+    pair.send(1);
+    assert!(!wait_readable(&socket, None, Some(Duration::ZERO)).unwrap(), "not by UDP");
+    assert_eq!(pair.received(1), [1]);
+}
+
+#[test]
+fn a_connection_to_another_network_asks_for_no_ring() {
+    let mut pair = Pair::unmet("elsewhere");
+    let (mut path, peer) = (pair.path(), pair.peer());
+    path.flow.destination_port = 4792;
+    pair.sender.expects(0, &path, peer);
+    assert!(pair.sender.same_host.invites(0, pair.receiver.membership.index()), "not asked yet");
 }
 
 #[test]

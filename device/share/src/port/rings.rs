@@ -133,6 +133,20 @@ impl<M: Medium> SharedPort<M> {
             && (member == self.membership.index() || !self.membership.own_members().contains(&member))
     }
 
+    /// A connection to this peer was made: its process is asked to take a ring before the first message. To make
+    /// its memory takes as long as hundreds of messages.
+    pub(super) fn invite_early(&mut self, now_ns: u64, path: &Path, peer: Peer) {
+        if self.same_host.is_on()
+            && peer.process.is_of_process()
+            && !peer.address.is_multicast()
+            && let Some((member, _)) = self.member_of(peer)
+            && !self.same_host.is_open(member)
+            && self.may_meet(path, member)
+        {
+            self.invite(now_ns, member);
+        }
+    }
+
     #[cold]
     fn invite(&mut self, now_ns: u64, member: MemberIndex) {
         if self.same_host.invites(now_ns, member)
