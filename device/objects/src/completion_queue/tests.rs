@@ -3,6 +3,7 @@
 use pumice_transport::types::WcOpcode;
 
 use super::*;
+use crate::completion_channel::CqEvent;
 
 fn queue(depth: u32) -> (CompletionQueue, Arc<CompletionChannel>, Arc<PolledSends>) {
     queue_that(depth, false)
