@@ -23,6 +23,7 @@ SPEAKERS = [
     ("device/instruments/src/check", "pumice check", "checks/README.md"),
     ("device/instruments/src/waits", "the log: a wait in vain", "checks/waits-in-vain.md"),
     ("device/instruments/src/trace", "pumice trace", "trace.md"),
+    ("device/traces/src", "pumice trace", "trace.md"),
     ("device/instruments/src/capture", "pumice capture", "commands.md#captures-pumice-capture"),
     ("device/profile/src/settings", "an option or variable", "reference/environment.md"),
     ("device/profile/src/addresses", "an address", "troubleshooting.md#connecting-fails"),

@@ -54,10 +54,10 @@ fn compile(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<PathBuf> {
 }
 
 /// A program that waits for a line after its queue pairs are connected, until it is dropped.
-struct Waiting(Child);
+struct WaitingProgram(Child);
 
-impl Waiting {
-    fn start(scratch: &Scratch, program: &Path, end: u8) -> Waiting {
+impl WaitingProgram {
+    fn start(scratch: &Scratch, program: &Path, end: u8) -> WaitingProgram {
         let mut command = scratch.pumice(&["run", "--log", "off", "--addr", &address(end), "--"]);
         command.arg(program).env("PAUSED", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().expect("the program can be run");
@@ -65,7 +65,7 @@ impl Waiting {
         let mut line = String::new();
         from.read_line(&mut line).expect("text");
         assert_eq!(line, "paused\n", "{program:?}");
-        Waiting(child)
+        WaitingProgram(child)
     }
 
     fn goes_on(&mut self) {
@@ -74,7 +74,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -100,7 +100,7 @@ fn has_begun(scratch: &Scratch) {
 
 /// What is found in a program from when it waits until it ends.
 fn found(scratch: &Scratch, program: &Path, end: u8) -> (Vec<Value>, Output) {
-    let mut waiting = Waiting::start(scratch, program, end);
+    let mut waiting = WaitingProgram::start(scratch, program, end);
     let pid = waiting.0.id().to_string();
     let mut command = scratch.pumice(&["check", "live", "--for", "60s", "--json", "--pid", &pid]);
     let checks = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be run");

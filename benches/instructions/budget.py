@@ -25,7 +25,7 @@ STEPS = [
     ("post: checks, entry of the send queue", r"transport/src/qp/(post|send_queue)\.rs|device/engine/src/hca/|transport/src/types/"),
     ("packet: headers, parsing", r"transport/src/(wire/|qp/outbound\.rs|path)"),
     ("batch", r"device/engine/src/engine/batch\.rs|device/ports/src/batch\.rs"),
-    ("turns, deadlines, budget of the peer", r"device/engine/src/engine/(drive|schedule|budget|queue_pairs|reply|entries|outages|frames)\.rs"),
+    ("turns, deadlines, budget of the peer", r"device/engine/src/engine/(drive|transmit|timers|schedule|budget|queue_pairs|reply|entries|outages|frames)\.rs"),
     ("ring", r"device/share/src/(ring|system)/"),
     ("way to the ring", r"device/share/src/|device/ports/src/"),
     ("arrival: checks, queue pair", r"device/engine/src/engine/(dispatch|arrivals)\.rs|transport/src/qp/(receive|peer_port|congestion|migration)\.rs"),

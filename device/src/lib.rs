@@ -21,7 +21,7 @@ pub use pumice_faults as faults;
 pub use pumice_faults::shuffle;
 pub use pumice_ground as ground;
 pub use pumice_ground::outside;
-pub use pumice_instruments::{capture, check, listeners, sysfs, trace, waits};
+pub use pumice_instruments::{capture, check, listeners, sysfs, waits};
 pub use pumice_objects as objects;
 pub use pumice_objects::memory;
 pub use pumice_ports as port;
@@ -29,3 +29,9 @@ pub use pumice_ports::{ethernet, gsi};
 pub use pumice_profile as profile;
 pub use pumice_profile::{addresses, settings};
 pub use pumice_share as share;
+
+/// Traces of messages: what records them, and what reads and judges them.
+pub mod trace {
+    pub use pumice_instruments::trace::*;
+    pub use pumice_traces::*;
+}

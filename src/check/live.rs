@@ -10,18 +10,17 @@ use pumice_device::check::{JUDGED_LIVE, KINDS};
 use pumice_device::findings::Level;
 use pumice_device::record_orders::RecordOrder;
 use pumice_device::settings::Marks;
-use pumice_device::share::{Sharer, runtime_folder};
+use pumice_device::share::runtime_folder;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::observe::{Chosen, Interrupt, Running, live_time, plain, program};
+use crate::observe::{
+    LiveDevice, RecordingTime, Running, Silence, live_time, milliseconds, nanoseconds, plain,
+};
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
 
 /// How long a process may take to write its report, beyond its time: it looks for symbols.
 const GRACE: Duration = Duration::from_secs(20);
-/// Between two looks whether it has.
-const LOOK: Duration = Duration::from_millis(10);
 /// The longest report.
 const MAX_REPORT_BYTES: usize = 64 << 20;
 
@@ -41,10 +40,8 @@ pub(crate) struct LiveOptions {
 /// What was found in a device's process.
 #[derive(Debug, Serialize)]
 struct Checked {
-    pid: u32,
-    program: String,
-    tag: String,
-    device: String,
+    #[serde(flatten)]
+    of: LiveDevice,
     /// Why it was not checked, or not to the end.
     problem: Option<String>,
     /// None: there is none, or it is text.
@@ -53,10 +50,6 @@ struct Checked {
     text: String,
     #[serde(skip)]
     worst: Option<Level>,
-    #[serde(skip)]
-    file: Option<PathBuf>,
-    #[serde(skip)]
-    sharer: Sharer,
 }
 
 /// Runs the command.
@@ -64,18 +57,14 @@ pub(crate) fn run(options: &LiveOptions, out: &mut dyn Write) -> CommandResult {
     let chosen = options.running.find().map_err(CommandError::Failed)?;
     let runtime = runtime_folder().map_err(|error| CommandError::Failed(error.to_string()))?;
     let pattern = runtime.join(format!("live-{}-%p-%d", std::process::id()));
-    let interrupt = Interrupt::new()
-        .map_err(|error| CommandError::Failed(format!("signals cannot be waited for: {error}")))?;
-    let mut all = begin(options, &pattern, &chosen)?;
-    let begun = Instant::now();
-    if all.iter().any(|one| one.file.is_some()) {
-        let was_interrupted = interrupt.wait_all(options.time).map_err(CommandError::Output)?;
-        if was_interrupted {
-            end(options, &all);
-        }
-        let until = if was_interrupted { Instant::now() } else { begun + options.time } + GRACE;
-        all.iter_mut().for_each(|one| one.look(until, options.json));
-    }
+    let format = if options.json { "json" } else { "text" }.to_owned();
+    let for_ms = milliseconds(options.time);
+    let order = RecordOrder::Check { file: pattern.display().to_string(), for_ms, format };
+    let time = RecordingTime { time: options.time, grace: GRACE };
+    let recordings = options.running.record(&chosen, &order, time)?;
+    let until = recordings.until;
+    let devices = recordings.devices.into_iter();
+    let all: Vec<Checked> = devices.map(|(of, file)| Checked::of(of, file, until, options.json)).collect();
     if options.json {
         json(options, &all, out)?
     } else {
@@ -86,71 +75,45 @@ pub(crate) fn run(options: &LiveOptions, out: &mut dyn Write) -> CommandResult {
     Ok(if all.iter().any(is_bad) { Outcome::Bad } else { Outcome::Good })
 }
 
-fn begin(options: &LiveOptions, pattern: &Path, chosen: &[Chosen]) -> Result<Vec<Checked>, CommandError> {
-    let for_ms = u64::try_from(options.time.as_millis()).unwrap_or(u64::MAX);
-    let format = if options.json { "json" } else { "text" }.to_owned();
-    let order = RecordOrder::Check { file: pattern.display().to_string(), for_ms, format };
-    let answers = options.running.give(&order, chosen).map_err(CommandError::Failed)?;
-    let checked = chosen.iter().zip(answers).map(|(one, answer)| {
-        let (file, problem) = match answer {
-            Ok(answer) => (Some(PathBuf::from(answer.file)), None),
-            Err(problem) => (None, Some(problem)),
-        };
-        Checked {
-            pid: one.sharer.pid,
-            program: one.program.clone(),
-            tag: one.tag.clone(),
-            device: one.device.clone(),
-            problem,
-            report: None,
-            text: String::new(),
-            worst: None,
-            file,
-            sharer: one.sharer,
-        }
-    });
-    Ok(checked.collect())
-}
-
-/// Has the checks end. One that does not hear of it ends by itself.
-fn end(options: &LiveOptions, all: &[Checked]) {
-    for one in all {
-        let Some(file) = one.file.as_ref().and_then(|file| file.to_str()) else { continue };
-        if let Err(error) = options.running.end(file, one.sharer) {
-            complain(&CommandError::Failed(error));
-        }
-    }
-}
-
 impl Checked {
-    /// Looks until the report is whole, but not for longer than until then.
-    fn look(&mut self, until: Instant, is_json: bool) {
-        let Some(file) = &self.file else { return };
-        loop {
-            let runs = program(self.pid).is_some();
-            let bytes = fs::read(file).unwrap_or_default();
-            if let Some((marks, report)) =
-                Marks::of_report(&bytes).filter(|_| bytes.len() <= MAX_REPORT_BYTES)
-            {
-                let report = String::from_utf8_lossy(report);
-                self.worst = marks.worst;
+    /// Of a device's process: waits for its report, which is removed.
+    fn of(of: LiveDevice, file: Result<PathBuf, String>, until: Instant, is_json: bool) -> Checked {
+        let mut checked = Checked { of, problem: None, report: None, text: String::new(), worst: None };
+        let file = match file {
+            Ok(file) => file,
+            Err(problem) => {
+                checked.problem = Some(problem);
+                return checked;
+            }
+        };
+        match checked.of.wait_for(&file, until, |file| report(file)) {
+            Ok((worst, report)) => {
+                checked.worst = worst;
                 if is_json {
-                    self.report = serde_json::from_str(&report).ok();
+                    checked.report = serde_json::from_str(&report).ok();
                 } else {
-                    self.text = report.lines().map(|line| plain(line) + "\n").collect();
+                    checked.text = report.lines().map(|line| plain(line) + "\n").collect();
                 }
-                break;
             }
-            if !runs || Instant::now() >= until {
-                let why = if runs { "it is stopped, or its disk is full" } else { "it ended before" };
-                self.problem = Some(format!("{why}: there is no report"));
-                break;
+            Err(silence) => {
+                let why = match silence {
+                    Silence::Late => "it is stopped, or its disk is full",
+                    Silence::Ended => "it ended before",
+                };
+                checked.problem = Some(format!("{why}: there is no report"));
             }
-            std::thread::sleep(LOOK);
         }
         // It may be another one's by now, or gone.
         let _ = fs::remove_file(file);
+        checked
     }
+}
+
+/// A whole report, and the level of the worst that is in it.
+fn report(file: &Path) -> Option<(Option<Level>, String)> {
+    let bytes = fs::read(file).ok().filter(|bytes| bytes.len() <= MAX_REPORT_BYTES)?;
+    let (marks, report) = Marks::of_report(&bytes)?;
+    Some((marks.worst, String::from_utf8_lossy(report).into_owned()))
 }
 
 /// The kinds that only calls tell of.
@@ -161,10 +124,9 @@ fn not_judged() -> Vec<&'static str> {
 
 fn text(all: &[Checked], out: &mut dyn Write) -> Result<(), CommandError> {
     for one in all {
-        let title = format!("process {} ({}), device {}", one.pid, one.program, one.device);
         match &one.problem {
-            Some(problem) => writeln!(out, "{title} was not checked: {problem}")?,
-            None => writeln!(out, "{title}:\n{}", one.text.trim_end())?,
+            Some(problem) => writeln!(out, "{} was not checked: {problem}", one.of)?,
+            None => writeln!(out, "{}:\n{}", one.of, one.text.trim_end())?,
         }
         writeln!(out)?;
     }
@@ -183,8 +145,8 @@ fn json(options: &LiveOptions, all: &[Checked], out: &mut dyn Write) -> Result<(
         programs: &'a [Checked],
         not_judged: Vec<&'static str>,
     }
-    let for_ns = u64::try_from(options.time.as_nanos()).unwrap_or(u64::MAX);
-    serde_json::to_writer_pretty(&mut *out, &Whole { for_ns, programs: all, not_judged: not_judged() })?;
+    let whole = Whole { for_ns: nanoseconds(options.time), programs: all, not_judged: not_judged() };
+    serde_json::to_writer_pretty(&mut *out, &whole)?;
     writeln!(out)?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod chosen;
 mod interrupt;
+mod live;
 mod progress;
 mod rates;
 mod words;
@@ -15,6 +16,7 @@ use pumice_device::share::{Inspected, ProcessReport, inspect, reports};
 
 pub(crate) use chosen::{Chosen, Given, Running, live_time};
 pub(crate) use interrupt::Interrupt;
+pub(crate) use live::{LiveDevice, RecordingTime, Silence, milliseconds, nanoseconds};
 pub(crate) use progress::{Progress, Watched};
 pub(crate) use rates::{ProcessRates, QpRates, rates};
 pub(crate) use words::{plain, program, quantity, round_trip};

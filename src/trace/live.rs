@@ -8,18 +8,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pumice_device::ground::quantity;
 use pumice_device::record_orders::RecordOrder;
-use pumice_device::share::Sharer;
 use pumice_device::trace::{DEFAULT_LIMIT_BYTES, TraceHeader, TraceReader, create_private};
 use serde::Serialize;
 
-use crate::observe::{Chosen, Given, Interrupt, Running, live_time, plain, program};
+use crate::observe::{
+    Chosen, LiveDevice, RecordingTime, Running, Silence, live_time, milliseconds, nanoseconds, plain,
+};
 use crate::outcome::{CommandError, CommandResult, Outcome};
-use crate::printed::complain;
 
 /// How long a process may take to write what it has heard, beyond its time.
 const GRACE: Duration = Duration::from_secs(3);
-/// Between two looks whether it has.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Options of `pumice trace live`.
 #[derive(Debug, Args)]
@@ -50,10 +48,8 @@ fn size(text: &str) -> Result<u64, String> {
 /// What came of the recording of a device.
 #[derive(Debug, Serialize)]
 struct Recorded {
-    pid: u32,
-    program: String,
-    tag: String,
-    device: String,
+    #[serde(flatten)]
+    of: LiveDevice,
     /// None: nothing was recorded.
     file: Option<PathBuf>,
     bytes: u64,
@@ -63,26 +59,19 @@ struct Recorded {
     is_whole: bool,
     /// Why not.
     problem: Option<String>,
-    #[serde(skip)]
-    sharer: Sharer,
 }
 
 /// Runs the command.
 pub(super) fn run(options: &LiveOptions, out: &mut dyn Write) -> CommandResult {
     let chosen = options.running.find().map_err(CommandError::Failed)?;
-    let pattern = pattern(&options.out, &chosen)?;
-    let interrupt = Interrupt::new()
-        .map_err(|error| CommandError::Failed(format!("signals cannot be waited for: {error}")))?;
-    let mut all = begin(options, &pattern, &chosen)?;
-    let begun = Instant::now();
-    if all.iter().any(|one| one.file.is_some()) {
-        let was_interrupted = interrupt.wait_all(options.time).map_err(CommandError::Output)?;
-        if was_interrupted {
-            end(options, &all);
-        }
-        let until = if was_interrupted { Instant::now() } else { begun + options.time } + GRACE;
-        all.iter_mut().for_each(|one| one.look(until));
-    }
+    let file = pattern(&options.out, &chosen)?;
+    let limit_bytes = options.limit.unwrap_or(DEFAULT_LIMIT_BYTES);
+    let order = RecordOrder::Trace { file, for_ms: milliseconds(options.time), limit_bytes };
+    let time = RecordingTime { time: options.time, grace: GRACE };
+    let recordings = options.running.record(&chosen, &order, time)?;
+    let until = recordings.until;
+    let all: Vec<Recorded> =
+        recordings.devices.into_iter().map(|(of, file)| Recorded::of(of, file, until)).collect();
     if options.json {
         json(options, &all, out)?
     } else {
@@ -127,71 +116,38 @@ fn beside(pattern: &str, mark: &str) -> String {
     format!("{stem}.{mark}{end}")
 }
 
-/// Has the recordings begin.
-fn begin(options: &LiveOptions, pattern: &str, chosen: &[Chosen]) -> Result<Vec<Recorded>, CommandError> {
-    let for_ms = u64::try_from(options.time.as_millis()).unwrap_or(u64::MAX);
-    let limit_bytes = options.limit.unwrap_or(DEFAULT_LIMIT_BYTES);
-    let order = RecordOrder::Trace { file: pattern.to_owned(), for_ms, limit_bytes };
-    let answers = options.running.give(&order, chosen).map_err(CommandError::Failed)?;
-    Ok(chosen.iter().zip(answers).map(|(one, answer)| recorded(one, answer)).collect())
-}
-
-fn recorded(one: &Chosen, answer: Given) -> Recorded {
-    let (file, problem) = match answer {
-        Ok(answer) => (Some(PathBuf::from(answer.file)), None),
-        Err(problem) => (None, Some(problem)),
-    };
-    Recorded {
-        pid: one.sharer.pid,
-        program: one.program.clone(),
-        tag: one.tag.clone(),
-        device: one.device.clone(),
-        file,
-        bytes: 0,
-        omitted_records: 0,
-        lost_records: 0,
-        is_whole: false,
-        problem,
-        sharer: one.sharer,
-    }
-}
-
-/// Has the recordings end. One that does not hear of it ends by itself.
-fn end(options: &LiveOptions, all: &[Recorded]) {
-    for one in all {
-        let Some(file) = one.file.as_ref().and_then(|file| file.to_str()) else { continue };
-        if let Err(error) = options.running.end(file, one.sharer) {
-            complain(&CommandError::Failed(error));
-        }
-    }
-}
-
 impl Recorded {
-    /// Looks until the file has all, but not for longer than until then.
+    /// Of a device: waits until its trace has all.
+    fn of(of: LiveDevice, file: Result<PathBuf, String>, until: Instant) -> Recorded {
+        let (file, refused) = match file {
+            Ok(file) => (Some(file), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        let (bytes, omitted_records, lost_records) = (0, 0, 0);
+        let mut recorded =
+            Recorded { of, file, bytes, omitted_records, lost_records, is_whole: false, problem: refused };
+        recorded.look(until);
+        recorded
+    }
+
     fn look(&mut self, until: Instant) {
         let Some(file) = &self.file else { return };
-        loop {
-            let head = head(file);
-            let runs = program(self.pid).is_some();
-            let is_late = Instant::now() >= until;
-            match head {
-                Ok((header, bytes)) if header.is_ended || !runs || is_late => {
-                    self.bytes = bytes;
-                    (self.omitted_records, self.lost_records) = (header.omitted_records, header.lost_records);
-                    self.is_whole = header.is_ended;
-                    if !header.is_ended {
-                        let why = if runs { "it is stopped" } else { "it was killed" };
-                        let sentence = format!("{why}: the trace has what it had written before");
-                        self.problem = Some(sentence);
-                    }
-                    return;
+        let ended = |file: &Path| head(file).ok().filter(|(header, _)| header.is_ended);
+        let (found, why) = match self.of.wait_for(file, until, ended) {
+            Ok(whole) => (Ok(whole), ""),
+            Err(Silence::Late) => (head(file), "it is stopped"),
+            Err(Silence::Ended) => (head(file), "it was killed"),
+        };
+        match found {
+            Ok((header, bytes)) => {
+                self.bytes = bytes;
+                (self.omitted_records, self.lost_records) = (header.omitted_records, header.lost_records);
+                self.is_whole = header.is_ended;
+                if !header.is_ended {
+                    self.problem = Some(format!("{why}: the trace has what it had written before"));
                 }
-                Err(why) if is_late || !runs => {
-                    self.problem = Some(why);
-                    return;
-                }
-                _ => std::thread::sleep(LOOK),
             }
+            Err(unread) => self.problem = Some(unread),
         }
     }
 }
@@ -215,7 +171,7 @@ fn shown(path: &Path) -> String {
 fn text(all: &[Recorded], out: &mut dyn Write) -> Result<(), CommandError> {
     let mut names = Vec::new();
     for one in all {
-        let title = format!("process {} ({}), device {}", one.pid, one.program, one.device);
+        let title = &one.of;
         if let Some(file) = &one.file {
             names.push(shown(file));
             writeln!(out, "{}: {title}: {} bytes", shown(file), one.bytes)?;
@@ -246,8 +202,7 @@ fn json(options: &LiveOptions, all: &[Recorded], out: &mut dyn Write) -> Result<
         for_ns: u64,
         traces: &'a [Recorded],
     }
-    let for_ns = u64::try_from(options.time.as_nanos()).unwrap_or(u64::MAX);
-    serde_json::to_writer_pretty(&mut *out, &Whole { for_ns, traces: all })?;
+    serde_json::to_writer_pretty(&mut *out, &Whole { for_ns: nanoseconds(options.time), traces: all })?;
     writeln!(out)?;
     Ok(())
 }

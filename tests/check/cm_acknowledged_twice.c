@@ -4,14 +4,12 @@
 int main(void)
 {
 	struct asker asker;
-	struct rdma_cm_event *event;
 	ask(&asker);
-	MUST(!rdma_get_cm_event(asker.channel, &event));
+	struct rdma_cm_event *event = next_event(&asker);
 	MUST(!rdma_ack_cm_event(event));
 #ifndef FIXED
 	rdma_ack_cm_event(event); // BUG: events-acknowledged-twice
 #endif
-	MUST(!rdma_destroy_id(asker.id));
-	rdma_destroy_event_channel(asker.channel);
+	end_id(&asker);
 	return 0;
 }

@@ -4,13 +4,9 @@
 int main(void)
 {
 	struct asker asker;
-	struct rdma_cm_event *event;
-	ask(&asker);
-	MUST(!rdma_get_cm_event(asker.channel, &event));
-	MUST(!rdma_ack_cm_event(event));
+	ask_and_hear(&asker);
 #ifdef FIXED
-	MUST(!rdma_destroy_id(asker.id));
-	rdma_destroy_event_channel(asker.channel);
+	end_id(&asker);
 #else
 	rdma_destroy_event_channel(asker.channel); // BUG: channel-destroyed-early
 	MUST(!rdma_destroy_id(asker.id));

@@ -4,10 +4,10 @@
 
 #define QKEY 0x1111
 
-static struct ibv_qp *make_datagrams(struct ends *ends, struct ibv_cq *cq)
+static struct ibv_qp *make_datagrams(struct ends *ends, struct ibv_cq *cq, uint32_t qkey)
 {
 	struct ibv_qp *qp = make_qp(ends, IBV_QPT_UD, cq);
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey};
 	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
 	attr.qp_state = IBV_QPS_RTR;
 	MUST(!ibv_modify_qp(qp, &attr, IBV_QP_STATE));
@@ -16,19 +16,30 @@ static struct ibv_qp *make_datagrams(struct ends *ends, struct ibv_cq *cq)
 	return qp;
 }
 
-UNUSED static struct ibv_ah *datagram_ends(struct ends *ends, const union ibv_gid *group)
+/* All but "there". */
+static void open_datagrams(struct ends *ends)
 {
 	open_device(ends);
 	MUST(ends->send_cq = ibv_create_cq(ends->context, 8, NULL, NULL, 0));
 	MUST(ends->recv_cq = ibv_create_cq(ends->context, 8, NULL, NULL, 0));
-	ends->here = make_datagrams(ends, ends->send_cq);
-	ends->there = make_datagrams(ends, ends->recv_cq);
+	ends->here = make_datagrams(ends, ends->send_cq, QKEY);
+}
+
+static struct ibv_ah *handle_to(struct ends *ends, const union ibv_gid *group)
+{
 	struct ibv_qp_attr rtr = rtr_attributes(ends->here, 0);
 	if (group)
 		rtr.ah_attr.grh.dgid = *group;
 	struct ibv_ah *ah = ibv_create_ah(ends->pd, &rtr.ah_attr);
 	MUST(ah);
 	return ah;
+}
+
+UNUSED static struct ibv_ah *datagram_ends(struct ends *ends, const union ibv_gid *group)
+{
+	open_datagrams(ends);
+	ends->there = make_datagrams(ends, ends->recv_cq, QKEY);
+	return handle_to(ends, group);
 }
 
 UNUSED static int receive_datagram(struct ends *ends, int bytes)

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use super::tree::{exists, files, read};
 
 /// Folders of packages, "" for the repository itself.
-pub(super) const PACKAGES: [&str; 22] = [
+pub(super) const PACKAGES: [&str; 23] = [
     "",
     "transport",
     "device/calls",
     "device/ground",
     "device/faults",
     "device/events",
+    "device/traces",
     "device/profile",
     "device/objects",
     "device/ports",

@@ -8,12 +8,13 @@ use super::tree::{files, read};
 
 /// Floors from the bottom: folder and package. A floor imports floors before it only. A package in a
 /// subfolder that has no row belongs to the floor of the folder.
-const FLOORS: [(&str, &str); 13] = [
+const FLOORS: [(&str, &str); 14] = [
     ("transport", "pumice-transport"),
     ("device/calls", "pumice-calls"),
     ("device/ground", "pumice-ground"),
     ("device/faults", "pumice-faults"),
     ("device/events", "pumice-events"),
+    ("device/traces", "pumice-traces"),
     ("device/profile", "pumice-profile"),
     ("device/objects", "pumice-objects"),
     ("device/ports", "pumice-ports"),

@@ -81,6 +81,16 @@ pub(super) const HOUSES: &[House] = &[
         ],
     },
     House {
+        folder: "device/traces/src",
+        rooms: &[
+            room("format", &["format/"], "records and heads, as bytes and as values"),
+            room("timeline", &["timeline/"], "what traces tell together, on one clock"),
+            room("why", &["why/"], "where the time of a message went, and what to change"),
+            room("require", &["require/"], "requirements on a run, which traces bear out or not"),
+            room("diff", &["diff.rs"], "how two runs differ"),
+        ],
+    },
+    House {
         folder: "device/profile/src",
         rooms: &[
             room("addresses", &["addresses/"], "ports, GIDs, P_Keys and groups"),
@@ -132,7 +142,7 @@ pub(super) const HOUSES: &[House] = &[
             room("listeners", &["listeners/"], "the log, printed steps, the report of a fault plan"),
             room("capture", &["capture.rs", "capture_tests.rs"], "packets as a file"),
             room("sysfs", &["sysfs/"], "the contents of a private /sys/class/infiniband"),
-            room("trace", &["trace/"], "what happened, as a file"),
+            room("trace", &["trace/"], "records what happens, as a file"),
             room("waits", &["waits/"], "what programs wait for in vain, and why"),
             room("check", &["check/"], "what programs do wrong"),
         ],

@@ -197,7 +197,3 @@ mod tests {
         assert_eq!(*value.get_mut(), 2);
     }
 }
-
-#[cfg(test)]
-#[path = "brief_lock_model.rs"]
-mod model;

@@ -6,52 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use loom::thread;
+use word_model::{ModelWord, NONE, TORN, UNORDERED};
 
-use super::Taken;
+use crate::brief_lock::Taken;
 use crate::word::Word;
 
-/// An atomic of loom, with a mistake in it or none.
-struct ModelWord<const MISTAKE: u8>(loom::sync::atomic::AtomicU64);
-
-const NONE: u8 = 0;
-/// The exchange is a load and a store, between which other threads may run.
-const TORN: u8 = 1;
-/// The release orders nothing.
-const UNORDERED: u8 = 2;
-
-impl<const MISTAKE: u8> Word for ModelWord<MISTAKE> {
-    fn new(value: u64) -> Self {
-        ModelWord(loom::sync::atomic::AtomicU64::new(value))
-    }
-
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, if MISTAKE == UNORDERED { Ordering::Relaxed } else { order });
-    }
-
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        if MISTAKE != TORN {
-            return self.0.swap(value, order);
-        }
-        let before = self.0.load(order);
-        self.0.store(value, Ordering::Release);
-        before
-    }
-
-    fn add(&self, value: u64, order: Ordering) {
-        self.0.fetch_add(value, order);
-    }
-
-    fn sub(&self, value: u64, order: Ordering) {
-        self.0.fetch_sub(value, order);
-    }
-}
+#[allow(dead_code)]
+#[path = "word_model.rs"]
+mod word_model;
 
 /// A queue as completions have it: what was added, what was taken, and whether the next one is told of.
-struct Queue<const MISTAKE: u8> {
+struct ModelQueue<const MISTAKE: u8> {
     taken: Taken<ModelWord<MISTAKE>>,
     added: ModelWord<NONE>,
     polled: ModelWord<NONE>,
@@ -59,10 +24,10 @@ struct Queue<const MISTAKE: u8> {
     events: ModelWord<NONE>,
 }
 
-impl<const MISTAKE: u8> Queue<MISTAKE> {
+impl<const MISTAKE: u8> ModelQueue<MISTAKE> {
     fn new() -> Self {
         let word = || ModelWord::new(0);
-        Queue { taken: Taken::new(), added: word(), polled: word(), armed: word(), events: word() }
+        ModelQueue { taken: Taken::new(), added: word(), polled: word(), armed: word(), events: word() }
     }
 
     /// `None`: another thread has the lock. To wait would be the same later, and has no end in loom.
@@ -107,7 +72,7 @@ fn add_one(word: &ModelWord<NONE>) {
 /// A completion comes while the program arms and polls: it has the completion, or an event tells it.
 fn no_completion_is_missed<const MISTAKE: u8>() {
     loom::model(|| {
-        let queue = Arc::new(Queue::<MISTAKE>::new());
+        let queue = Arc::new(ModelQueue::<MISTAKE>::new());
         let engine = thread::spawn({
             let queue = Arc::clone(&queue);
             move || queue.push()
@@ -125,7 +90,7 @@ fn no_completion_is_missed<const MISTAKE: u8>() {
 /// Two threads poll one queue.
 fn each_is_polled_once<const MISTAKE: u8>() {
     loom::model(|| {
-        let queue = Arc::new(Queue::<MISTAKE>::new());
+        let queue = Arc::new(ModelQueue::<MISTAKE>::new());
         let _ = queue.push();
         let other = thread::spawn({
             let queue = Arc::clone(&queue);

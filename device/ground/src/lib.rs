@@ -10,6 +10,8 @@
 pub mod aged_table;
 pub mod awaited;
 pub mod brief_lock;
+#[cfg(test)]
+mod brief_lock_model;
 pub mod call_stack;
 pub mod clock;
 pub mod error;

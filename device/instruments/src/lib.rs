@@ -1,5 +1,5 @@
-//! What listens to a device and what shows it: checks of what programs do wrong, traces, and the contents of
-//! sysfs. The engine knows none of them.
+//! What listens to a device and what shows it: checks of what programs do wrong, the recorder of traces, and
+//! the contents of sysfs. The engine knows none of them.
 
 // A program must not be ended by what comes from the network, from its arguments or from shared memory.
 #![cfg_attr(

@@ -137,15 +137,15 @@ mod tests {
     use super::super::port::{ShareConfig, SharedPort};
     use super::*;
 
-    struct Scene(PathBuf);
+    struct ScratchFolder(PathBuf);
 
-    impl Scene {
-        fn new(name: &str) -> Scene {
+    impl ScratchFolder {
+        fn new(name: &str) -> ScratchFolder {
             let top = std::env::temp_dir().join(format!("pumice-memory-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&top);
             fs::create_dir_all(top.join("shm")).unwrap();
             fs::create_dir_all(top.join("other-shm")).unwrap();
-            Scene(top)
+            ScratchFolder(top)
         }
 
         fn folder(&self, shm: &str) -> MemoryFolder {
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    impl Drop for Scene {
+    impl Drop for ScratchFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn all_who_share_find_the_folder_that_the_first_one_made() {
-        let scene = Scene::new("same");
+        let scene = ScratchFolder::new("same");
         let (a, b) = (scene.port(), scene.port());
         let here = scene.folder("shm");
         let found = here.find(a.membership()).unwrap();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn processes_with_another_dev_shm_are_told_so() {
-        let scene = Scene::new("other");
+        let scene = ScratchFolder::new("other");
         let (a, b) = (scene.port(), scene.port());
         scene.folder("shm").find(a.membership()).unwrap();
         let refused = scene.folder("other-shm").find(b.membership()).unwrap_err();
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_last_one_removes_it_when_it_is_empty() {
-        let scene = Scene::new("last");
+        let scene = ScratchFolder::new("last");
         let here = scene.folder("shm");
         here.remove();
         let found = here.find(scene.port().membership()).unwrap();

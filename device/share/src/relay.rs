@@ -92,7 +92,7 @@ impl Relay {
         if family != destination_family {
             return Sent::NoProcess;
         }
-        let mut header = Header([0; HEADER_BYTES]);
+        let mut header = RelayHeader([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_BATCH, received.traffic_class, received.hop_limit, family]);
         // Longer than the batch means the same as being as long.
@@ -111,7 +111,7 @@ impl Relay {
 
     /// Asks `member` to look at the registry.
     pub(super) fn send_look(&self, registry: &Registry, member: MemberIndex) -> Sent {
-        let mut header = Header([0; HEADER_BYTES]);
+        let mut header = RelayHeader([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_LOOK]);
         self.send(registry, member, &header.0, &[])
@@ -125,7 +125,7 @@ impl Relay {
         text: &[u8],
         descriptor: Option<BorrowedFd<'_>>,
     ) -> Sent {
-        let mut header = Header([0; HEADER_BYTES]);
+        let mut header = RelayHeader([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_RING]);
         let Some(descriptor) = descriptor else { return self.send(registry, member, &header.0, text) };
@@ -200,7 +200,7 @@ impl Asker {
 
     /// Asks `member`.
     pub(super) fn ask(&self, registry: &Registry, member: MemberIndex) -> Sent {
-        let mut header = Header([0; HEADER_BYTES]);
+        let mut header = RelayHeader([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_ASK]);
         header.put(16, &self.number.to_le_bytes());
@@ -209,7 +209,7 @@ impl Asker {
 
     /// Gives `member` an order; orders of one asker differ in their numbers.
     pub(super) fn order(&self, registry: &Registry, member: MemberIndex, number: u64, text: &[u8]) -> Sent {
-        let mut header = Header([0; HEADER_BYTES]);
+        let mut header = RelayHeader([0; HEADER_BYTES]);
         header.put(0, &MAGIC);
         header.put(4, &[KIND_ORDER]);
         header.put(16, &self.number.to_le_bytes());
@@ -260,9 +260,9 @@ fn is_taken(registry: &Registry, member: MemberIndex) -> bool {
     !system::guards(Guard::OwnerBeforeRelay) || registry.is_taken(member)
 }
 
-struct Header([u8; HEADER_BYTES]);
+struct RelayHeader([u8; HEADER_BYTES]);
 
-impl Header {
+impl RelayHeader {
     fn put(&mut self, offset: usize, bytes: &[u8]) {
         if let Some(to) = self.0.get_mut(offset..offset + bytes.len()) {
             to.copy_from_slice(bytes);
@@ -470,7 +470,7 @@ mod tests {
         use std::os::unix::process::CommandExt as _;
         use std::process::{Command, Stdio};
         let mut pair = Pair::new("user");
-        let mut good = Header([0; HEADER_BYTES]);
+        let mut good = RelayHeader([0; HEADER_BYTES]);
         good.put(0, &MAGIC);
         good.put(4, &[KIND_BATCH, 0, 0, 4, 9]);
         let packet = pair.top.join("packet");
@@ -515,7 +515,7 @@ mod tests {
     fn nonsense_is_rejected() {
         let mut pair = Pair::new("nonsense");
         let Pair { registries: [registry, _], a, b, .. } = &mut pair;
-        let mut good = Header([0; HEADER_BYTES]);
+        let mut good = RelayHeader([0; HEADER_BYTES]);
         good.put(0, &MAGIC);
         good.put(4, &[KIND_BATCH, 0, 0, 4, 9]);
         assert_eq!(a.send(registry, nth(2), &good.0, b"x"), Sent::Done);

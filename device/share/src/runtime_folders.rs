@@ -245,10 +245,10 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     /// Surroundings in a folder of their own.
-    struct Scene(PathBuf);
+    struct ScratchFolder(PathBuf);
 
-    impl Scene {
-        fn new(name: &str) -> Scene {
+    impl ScratchFolder {
+        fn new(name: &str) -> ScratchFolder {
             let top =
                 std::env::temp_dir().join(format!("pumice-runtime-folders-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&top);
@@ -256,7 +256,7 @@ mod tests {
                 fs::create_dir_all(top.join(folder)).unwrap();
                 fs::set_permissions(top.join(folder), Permissions::from_mode(0o755)).unwrap();
             }
-            Scene(top)
+            ScratchFolder(top)
         }
 
         fn surroundings(&self) -> Surroundings {
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    impl Drop for Scene {
+    impl Drop for ScratchFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_the_session_comes_before_tmp() {
-        let scene = Scene::new("session");
+        let scene = ScratchFolder::new("session");
         let mut here = scene.surroundings();
         assert_eq!(scene.find(&here), ("tmp/pumice-77".to_owned(), None));
         fs::create_dir(scene.0.join("run/77")).unwrap();
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_taken_is_passed_over_and_said() {
-        let scene = Scene::new("taken");
+        let scene = ScratchFolder::new("taken");
         let here = scene.surroundings();
         let names: Vec<PathBuf> = here.shared_names().collect();
         // A folder that others may change, a link to one of ours, a file.
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn with_all_names_taken_there_is_the_home_folder() {
-        let scene = Scene::new("home");
+        let scene = ScratchFolder::new("home");
         let mut here = scene.surroundings();
         here.shared_names().for_each(|name| fs::write(name, "").unwrap());
         let (folder, notice) = scene.find(&here);

@@ -18,7 +18,7 @@ use crate::perf::wording::{in_words, plan_in_words};
 
 /// What the measuring end is asked in a round.
 #[derive(Debug, Serialize, Deserialize)]
-struct Asked {
+struct AskedEnd {
     plan: Plan,
     /// Only so many messages, the first of a new connection.
     first: Option<u64>,
@@ -58,7 +58,7 @@ impl Ends {
 
     fn ask(&mut self, plan: PlanBuilder, first: Option<u64>) -> Result<Found, Unmeasured> {
         let plan = plan.build().map_err(|error| plan_in_words(&error))?;
-        self.measuring.tell(&Asked { plan, first })?;
+        self.measuring.tell(&AskedEnd { plan, first })?;
         let found: Found = self.measuring.answer()?;
         match found.by_udp {
             Some(reason) => Err(Unmeasured::NotHere(format!("packets went by UDP because {reason}"))),
@@ -175,7 +175,7 @@ pub(in crate::perf) fn measure_rounds(
     let mut kept: Option<(Plan, Session)> = None;
     for line in io::stdin().lock().lines() {
         let line = line.map_err(|error| format!("standard input failed: {error}"))?;
-        let Asked { plan, first } = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+        let AskedEnd { plan, first } = serde_json::from_str(&line).map_err(|error| error.to_string())?;
         let kept_session = kept.take().filter(|(of, _)| *of == plan && first.is_none());
         let mut session = match kept_session {
             Some((_, session)) => session,

@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 128;
 /// Return addresses of which it is remembered whose they are.
 const MAX_KNOWN: usize = 1 << 16;
 /// What is between the program's calls and the checker.
-const OWN: [&str; 16] = [
+const OWN: [&str; 17] = [
     "pumice_verbs::",
     "pumice_device::",
     "pumice_instruments::",
@@ -24,6 +24,7 @@ const OWN: [&str; 16] = [
     "pumice_ports::",
     "pumice_objects::",
     "pumice_profile::",
+    "pumice_traces::",
     "pumice_events::",
     "pumice_faults::",
     "pumice_ground::",

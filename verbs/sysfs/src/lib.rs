@@ -6,9 +6,9 @@
 //! path (`private_path`), and calls the C library's own (`original`). Counters and states of ports are what
 //! they are when they are opened (`live`, `condition`), and devices that are pulled out are not shown
 //! (`remaining`).
-//! Questions to the kernel about RDMA devices are answered from the tree (`netlink`, `message`). `bundled` is
-//! about dlopen, `threads` about what threads of the program are called (`thread_names`), `connections` about
-//! connect(2).
+//! Questions to the kernel about RDMA devices are answered from the tree (`netlink`, `request`, `answers`,
+//! `attributes`). `bundled` is about dlopen, `threads` about what threads of the program are called
+//! (`thread_names`), `connections` about connect(2).
 //!
 //! **Invariant**: no locks and no allocation, because these functions are called before `main`, in fork
 //! children, in signal handlers, and by allocators. No panics either: bytes are looked at through pointers
@@ -21,14 +21,16 @@
 // Unit tests are linked without the functions of the C library's names.
 #![cfg_attr(test, allow(dead_code))]
 
+mod answers;
+mod attributes;
 mod condition;
 mod kernel;
 mod live;
-mod message;
 mod original;
 mod private_path;
 mod records;
 mod remaining;
+mod request;
 mod thread_names;
 mod variable;
 

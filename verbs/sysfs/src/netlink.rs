@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{msghdr, size_t, sockaddr, sockaddr_nl, socklen_t, ssize_t};
 
-use crate::condition;
 use crate::kernel::read_private;
 use crate::live::Totals;
-use crate::message::{self, Name, NetlinkRequest};
 use crate::original::Original;
-use crate::remaining;
+use crate::request::{Name, NetlinkRequest};
 use crate::variable::FOLDER;
+use crate::{answers, attributes, condition, remaining};
 
 const NETLINK_RDMA: c_int = 20;
 /// Descriptors that are known at most; those above are left to the kernel.
@@ -206,28 +205,28 @@ fn answer(descriptor: c_int, question: &[u8]) {
         if request.is_about_statistics() {
             let counted = Name::of_device(device, if port == 1 { b"counted" } else { b"counted2" });
             let totals = Totals::now(&[FOLDER_OF_ANSWERS, counted.bytes()]);
-            message::put_statistics(found, &|marks| {
+            attributes::put_statistics(found, &|marks| {
                 let marks = marks.to_le_bytes().into_iter().filter(|mark| *mark != 0);
                 totals.sum(marks.map(|mark| usize::from(mark) - 1))
             });
         }
         if request.is_about_objects() {
             let counted = Name::of_device(device, b"counted");
-            message::put_objects(found, &condition::objects(&[FOLDER_OF_ANSWERS, counted.bytes()]));
+            attributes::put_objects(found, &condition::objects(&[FOLDER_OF_ANSWERS, counted.bytes()]));
         }
         if request.is_about_port()
             && let Some(condition) = remaining::condition(device, port)
         {
-            message::put_states(found, condition.states());
+            attributes::put_states(found, condition.states());
         }
         Some(found.len())
     };
     if let Some((name, kind)) = request.new_link()
-        && !message::has_link(&request, devices, &mut find)
+        && !answers::has_link(&request, devices, &mut find)
     {
         say_that_links_are_not_made(name, kind);
     }
-    message::answers(&request, own.nl_pid, devices, &mut find, &mut |bytes| {
+    answers::answers(&request, own.nl_pid, devices, &mut find, &mut |bytes| {
         send_back(descriptor, &own, bytes);
     });
 }

@@ -1,10 +1,11 @@
 //! The private tree while a device is pulled out: a tree of links to what remains is made in it, and paths
 //! lead there. Its name says which devices it is without, so that it never changes either.
 
+use crate::attributes::device_name;
 use crate::condition::Condition;
 use crate::kernel::{FileName, open_private, read_private};
-use crate::message::{Devices, Name, device_name};
 use crate::original::{errno, set_errno};
+use crate::request::{Devices, Name};
 
 /// Devices that a tree has at most.
 const MOST_DEVICES: u32 = 16;

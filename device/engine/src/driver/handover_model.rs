@@ -13,45 +13,15 @@ use std::sync::atomic::Ordering;
 use loom::sync::{Condvar, Mutex, MutexGuard};
 use loom::thread;
 use pumice_ground::word::Word;
+use word_model::{ModelWord, NONE, TORN_RESET};
 
 use super::background::{Environment, LockedEngine, run};
 use super::handover::{Bell, Handover};
 use super::policy::Left;
 
-/// An atomic of loom. `TORN`: a swap that resets a flag is a load and a store, between which other threads
-/// may run.
-struct ModelWord<const TORN: bool>(loom::sync::atomic::AtomicU64);
-
-impl<const TORN: bool> Word for ModelWord<TORN> {
-    fn new(value: u64) -> Self {
-        ModelWord(loom::sync::atomic::AtomicU64::new(value))
-    }
-
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-
-    fn swap(&self, value: u64, order: Ordering) -> u64 {
-        if !TORN || value != 0 {
-            return self.0.swap(value, order);
-        }
-        let before = self.0.load(Ordering::Acquire);
-        self.0.store(value, Ordering::Release);
-        before
-    }
-
-    fn add(&self, value: u64, order: Ordering) {
-        self.0.fetch_add(value, order);
-    }
-
-    fn sub(&self, value: u64, order: Ordering) {
-        self.0.fetch_sub(value, order);
-    }
-}
+#[allow(dead_code)]
+#[path = "../../../ground/src/word_model.rs"]
+mod word_model;
 
 /// What the thread's poll(2) waits on: the bell, and packets that have not been received.
 #[derive(Default)]
@@ -106,8 +76,8 @@ struct Done {
     deadlines: u32,
 }
 
-struct Device<const TORN: bool> {
-    handover: Handover<ModelWord<TORN>, Descriptors>,
+struct Device<const MISTAKE: u8> {
+    handover: Handover<ModelWord<MISTAKE>, Descriptors>,
     descriptors: Descriptors,
     engine: Mutex<Engine>,
     /// Threads that drive now.
@@ -116,8 +86,8 @@ struct Device<const TORN: bool> {
     happened: Condvar,
 }
 
-impl<const TORN: bool> Device<TORN> {
-    fn new() -> Arc<Device<TORN>> {
+impl<const MISTAKE: u8> Device<MISTAKE> {
+    fn new() -> Arc<Device<MISTAKE>> {
         let descriptors = Descriptors(Arc::new((Mutex::new(Readable::default()), Condvar::new())));
         Arc::new(Device {
             handover: Handover::new(descriptors.clone()),
@@ -177,22 +147,22 @@ fn left(engine: &Engine) -> Left {
 }
 
 /// The background thread in the model. Its clock makes large steps, so that no spin lasts.
-struct ModelThread<const TORN: bool> {
-    device: Arc<Device<TORN>>,
+struct ModelThread<const MISTAKE: u8> {
+    device: Arc<Device<MISTAKE>>,
     now_ns: Cell<u64>,
 }
 
-struct ModelEngine<'a, const TORN: bool> {
-    device: &'a Device<TORN>,
+struct ModelEngine<'a, const MISTAKE: u8> {
+    device: &'a Device<MISTAKE>,
     engine: MutexGuard<'a, Engine>,
 }
 
-impl<const TORN: bool> Environment for ModelThread<TORN> {
-    type Word = ModelWord<TORN>;
+impl<const MISTAKE: u8> Environment for ModelThread<MISTAKE> {
+    type Word = ModelWord<MISTAKE>;
     type Bell = Descriptors;
-    type Engine<'a> = ModelEngine<'a, TORN>;
+    type Engine<'a> = ModelEngine<'a, MISTAKE>;
 
-    fn handover(&self) -> &Handover<ModelWord<TORN>, Descriptors> {
+    fn handover(&self) -> &Handover<ModelWord<MISTAKE>, Descriptors> {
         &self.device.handover
     }
 
@@ -207,11 +177,11 @@ impl<const TORN: bool> Environment for ModelThread<TORN> {
         false
     }
 
-    fn lock(&self) -> ModelEngine<'_, TORN> {
+    fn lock(&self) -> ModelEngine<'_, MISTAKE> {
         ModelEngine { device: &self.device, engine: self.device.engine.lock().unwrap() }
     }
 
-    fn try_lock(&self) -> Option<ModelEngine<'_, TORN>> {
+    fn try_lock(&self) -> Option<ModelEngine<'_, MISTAKE>> {
         Some(ModelEngine { device: &self.device, engine: self.device.engine.try_lock().ok()? })
     }
 
@@ -233,7 +203,7 @@ impl<const TORN: bool> Environment for ModelThread<TORN> {
     }
 }
 
-impl<const TORN: bool> LockedEngine for ModelEngine<'_, TORN> {
+impl<const MISTAKE: u8> LockedEngine for ModelEngine<'_, MISTAKE> {
     fn drive(&mut self, now_ns: u64) -> bool {
         self.device.drive(&mut self.engine, now_ns)
     }
@@ -258,11 +228,11 @@ impl<const TORN: bool> LockedEngine for ModelEngine<'_, TORN> {
 }
 
 /// Runs what the application does beside a background thread, which is stopped afterwards, in all orders.
-fn model<const TORN: bool>(application: fn(&Arc<Device<TORN>>)) {
+fn model<const MISTAKE: u8>(application: fn(&Arc<Device<MISTAKE>>)) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(move || {
-        let device = Device::<TORN>::new();
+        let device = Device::<MISTAKE>::new();
         let background = thread::spawn({
             let device = Arc::clone(&device);
             move || run(&mut ModelThread { device, now_ns: Cell::new(0) })
@@ -274,7 +244,7 @@ fn model<const TORN: bool>(application: fn(&Arc<Device<TORN>>)) {
 }
 
 /// A call that posts a request which is to be sent again at 1 ns, unless an answer comes.
-fn post(device: &Device<false>) {
+fn post(device: &Device<NONE>) {
     let mut engine = device.engine.lock().unwrap();
     engine.deadline_ns = Some(1);
     device.handover.leave(0, || left(&engine));
@@ -282,7 +252,7 @@ fn post(device: &Device<false>) {
 
 #[test]
 fn what_a_call_leaves_for_later_is_done_by_the_thread() {
-    model::<false>(|device| {
+    model::<NONE>(|device| {
         post(device);
         device.wait_until(|done| done.deadlines == 1);
     });
@@ -290,7 +260,7 @@ fn what_a_call_leaves_for_later_is_done_by_the_thread() {
 
 #[test]
 fn what_a_poll_leaves_for_later_is_done_by_the_thread() {
-    model::<false>(|device| {
+    model::<NONE>(|device| {
         device.engine.lock().unwrap().deadline_ns = Some(1);
         device.send();
         device.poll();
@@ -300,7 +270,7 @@ fn what_a_poll_leaves_for_later_is_done_by_the_thread() {
 
 #[test]
 fn a_completion_of_an_armed_queue_wakes_the_application() {
-    model::<false>(|device| {
+    model::<NONE>(|device| {
         let network = thread::spawn({
             let device = Arc::clone(device);
             move || device.send()
@@ -319,7 +289,7 @@ fn a_completion_of_an_armed_queue_wakes_the_application() {
 
 #[test]
 fn an_application_that_has_waited_by_driving_may_sleep_elsewhere() {
-    model::<false>(|device| {
+    model::<NONE>(|device| {
         device.handover.wait_begins();
         device.handover.wait_ends();
         device.engine.lock().unwrap().armed = true;
@@ -331,7 +301,7 @@ fn an_application_that_has_waited_by_driving_may_sleep_elsewhere() {
 
 #[test]
 fn the_thread_ends_although_another_thread_rings_at_the_same_time() {
-    model::<false>(|device| {
+    model::<NONE>(|device| {
         let other = thread::spawn({
             let device = Arc::clone(device);
             move || device.handover.armed()
@@ -345,7 +315,7 @@ fn the_thread_ends_although_another_thread_rings_at_the_same_time() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_finds_a_call_that_looks_too_early() {
-    model::<false>(|device| {
+    model::<NONE>(|device| {
         let later = Left { deadline_ns: Some(1), backlog: false };
         device.handover.leave(0, || later);
         device.engine.lock().unwrap().deadline_ns = Some(1);
@@ -357,7 +327,7 @@ fn the_model_finds_a_call_that_looks_too_early() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_model_finds_a_bell_whose_flag_is_torn() {
-    model::<true>(|device| {
+    model::<TORN_RESET>(|device| {
         let other = thread::spawn({
             let device = Arc::clone(device);
             move || device.handover.armed()

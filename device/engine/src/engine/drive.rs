@@ -5,14 +5,13 @@ use std::sync::Arc;
 use pumice_events::counters::Counters;
 use pumice_events::inspect::TellsWaits;
 use pumice_events::recording::Recorder;
-use pumice_ground::clock::earliest;
 use pumice_ground::order;
 use pumice_objects::memory::MappingCheck;
 use pumice_ports::gsi::Gsi;
 use pumice_ports::{Peer, Port};
 use pumice_share::xrc::SharedTargets;
-use pumice_transport::host::{Counter, PeerProgress};
-use pumice_transport::qp::{Progress, QueuePair, Urgency};
+use pumice_transport::host::Counter;
+use pumice_transport::qp::Urgency;
 use pumice_transport::types::QpType;
 use pumice_transport::wire::Qpn;
 
@@ -30,44 +29,35 @@ use crate::resources::{MappingCheckPolicy, Resources};
 
 /// Batches that one receive call takes from the port before requests and responses get a turn.
 const RECEIVE_BATCHES: usize = 8;
-/// What one queue pair may send before the next gets its turn, in bytes as the peer's budget counts them.
-const TURN_BYTES: u64 = 512 * 1024;
-/// Batches after which acknowledgements leave although completions keep coming.
-const DEFERRED_BATCHES: u32 = 16;
-/// What one transmit call sends before other threads get the lock, in bytes as the peer's budget counts
-/// them.
-const TRANSMIT_BYTES: u64 = 4 * 1024 * 1024;
 /// Polls in a row that pass over an engine whose port is quiet. A poll that does not reads the clock, looks
 /// at timers and perhaps at the socket, and costs as much as four that do.
 const MOST_PASSED_OVER: u32 = 7;
-/// How long a queue pair waits before it asks again whether its peer has room.
-const HOLD_NS: u64 = 10_000;
 
 /// Everything behind the lock of an HCA.
 pub(crate) struct Engine {
     pub(crate) resources: Resources,
     pub(crate) queue_pairs: QueuePairs,
     pub(crate) port: Box<dyn Port>,
-    counters: Arc<Counters>,
-    builder: BatchBuilder,
+    pub(super) counters: Arc<Counters>,
+    pub(super) builder: BatchBuilder,
     pub(super) budget: Budget,
-    senders: Ready,
-    responders: Ready,
+    pub(super) senders: Ready,
+    pub(super) responders: Ready,
     pub(super) touched: Ready,
-    deadlines: Deadlines,
+    pub(super) deadlines: Deadlines,
     /// Senders whose receiver has no room, and when they try again.
-    held: Ready,
+    pub(super) held: Ready,
     /// Responders whose requester has no room.
-    held_responders: Ready,
-    held_until_ns: Option<u64>,
+    pub(super) held_responders: Ready,
+    pub(super) held_until_ns: Option<u64>,
     pub(crate) gsi: Kept<Gsi>,
     /// Batches since acknowledgements began to wait for the application.
-    deferred_batches: u32,
-    reply: ReplyHabit,
+    pub(super) deferred_batches: u32,
+    pub(super) reply: ReplyHabit,
     /// Polls in a row that did nothing because the port was quiet.
     passed_over: u32,
     /// When the port had nothing more, last.
-    drained_ns: u64,
+    pub(super) drained_ns: u64,
     /// The last look found nothing at all: no packet, no order, no message.
     looked_in_vain: bool,
     pub(super) targets: SharedTargets,
@@ -82,19 +72,7 @@ pub(crate) struct Engine {
     /// Record what happens when other processes want it.
     pub(super) recorders: Vec<Box<dyn Recorder>>,
     /// Where the order of requests is noted or imposed.
-    arrivals: Option<Box<Arrivals>>,
-}
-
-/// When responses may leave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Acknowledge {
-    /// Now.
-    Now,
-    /// Acknowledgements wait: the application is about to see the completions of this batch, and an
-    /// ACK sent first would delay it by a system call.
-    AfterCompletions,
-    /// The same after these, if the application has the habit of answering what arrives.
-    WithReply,
+    pub(super) arrivals: Option<Box<Arrivals>>,
 }
 
 impl Engine {
@@ -363,263 +341,9 @@ impl Engine {
         self.resources.departure_delay_ns(ordinal)
     }
 
-    /// Sends requests, then responses. True if anything is left that only more turns can send.
-    pub(crate) fn transmit(
-        &mut self,
-        now_ns: u64,
-        acknowledge: Acknowledge,
-        checks: MappingCheckPolicy,
-    ) -> bool {
-        if self.outages.is_still() && self.stands_still(now_ns) {
-            return false;
-        }
-        self.settle();
-        self.send_mads(now_ns);
-        let requests_left = self.transmit_requests(now_ns, checks);
-        let responses_left = self.transmit_responses(now_ns, acknowledge, checks);
-        self.settle();
-        (requests_left || responses_left) && !self.waits_for_port()
-    }
-
     /// Whether what is to be sent waits for the port, which has told when it has room again.
-    fn waits_for_port(&self) -> bool {
+    pub(super) fn waits_for_port(&self) -> bool {
         self.builder.is_stalled() && self.port.room_at_ns().is_some()
-    }
-
-    /// Sends responses before anything else: the peer waits for them, and no thread of this process does.
-    pub(crate) fn transmit_waiting_responses(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if !self.responders.is_empty() && !self.outages.is_still() {
-            self.transmit_responses(now_ns, Acknowledge::Now, checks);
-            self.settle();
-        }
-    }
-
-    fn transmit_requests(&mut self, now_ns: u64, checks: MappingCheckPolicy) -> bool {
-        let Engine {
-            resources,
-            queue_pairs,
-            port,
-            counters,
-            builder,
-            budget,
-            senders,
-            deadlines,
-            responders,
-            held,
-            held_until_ns,
-            ..
-        } = self;
-        if senders.is_empty() && !builder.is_stalled() {
-            return false;
-        }
-        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
-        let mut host = resources.host(checks.of_connections());
-        let mut left_bytes = TRANSMIT_BYTES;
-        let mut unfinished = false;
-        // Each queue pair gets a turn; those that could go on come again behind the others.
-        let mut turns = senders.len();
-        while turns > 0 && left_bytes > 0 {
-            let Some(index) = senders.pop() else { break };
-            turns -= 1;
-            let Some(entry) = queue_pairs.at_mut(index) else { continue };
-            let room = entry.peer.map_or(TURN_BYTES, |peer| budget.room_bytes(peer));
-            if room == 0 {
-                // Acknowledgements from this peer will make room.
-                if let Some(peer) = entry.peer {
-                    budget.park(peer, index);
-                }
-                continue;
-            }
-            let unreliable = entry.qp.qp_type().is_sent_once();
-            sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
-            host.moment.end();
-            let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
-            left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
-            entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
-            if let Some(peer) = entry.peer
-                && sink.sealed_packets > 0
-            {
-                budget.change_limits(peer, sink.limits());
-            }
-            entry.sent(sink.sealed_cost_bytes, sink.sealed_packets, budget);
-            entry.account(budget);
-            deadlines.register(index, entry.qp.deadline_ns());
-            if progress == Progress::Blocked && sink.held {
-                held.push(index);
-                held_until_ns.get_or_insert(now_ns.saturating_add(HOLD_NS));
-            } else if progress == Progress::Blocked {
-                senders.push(index);
-                if sink.builder.is_stalled() {
-                    break;
-                }
-                unfinished = true;
-                if sink.sealed_packets > 0 {
-                    turns += 1;
-                }
-            }
-        }
-        // An ACK that follows joins the batch: one system call carries reply and ACK.
-        if responders.is_empty() || resources.has_buffered() {
-            sink.flush();
-        }
-        unfinished || sink.builder.is_stalled()
-    }
-
-    fn transmit_responses(
-        &mut self,
-        now_ns: u64,
-        acknowledge: Acknowledge,
-        checks: MappingCheckPolicy,
-    ) -> bool {
-        // They would promise what a shuffled schedule has not done yet.
-        if self.responders.is_empty() || self.resources.has_buffered() {
-            return false;
-        }
-        let after_completions =
-            acknowledge == Acknowledge::AfterCompletions && self.deferred_batches < DEFERRED_BATCHES;
-        self.deferred_batches = if after_completions { self.deferred_batches + 1 } else { 0 };
-        let wait = after_completions || (acknowledge == Acknowledge::WithReply && self.reply.holds(now_ns));
-        if !wait {
-            self.reply.released();
-        }
-        if wait && is_only_acknowledgement(&self.responders, &mut self.queue_pairs) {
-            if self.builder.is_open() {
-                Sink::new(&mut self.builder, &mut *self.port, &self.counters, now_ns).flush();
-            }
-            return false;
-        }
-        self.transmit_answers(now_ns, wait, checks)
-    }
-
-    /// Sends responses; with `wait` none that are only acknowledgements.
-    fn transmit_answers(&mut self, now_ns: u64, wait: bool, checks: MappingCheckPolicy) -> bool {
-        let Engine {
-            resources,
-            queue_pairs,
-            port,
-            counters,
-            builder,
-            responders,
-            touched,
-            targets,
-            held_responders,
-            held_until_ns,
-            ..
-        } = self;
-        let mut sink = Sink::new(builder, &mut **port, counters, now_ns);
-        let mut host = resources.host(checks.of_connections());
-        let (mut left_bytes, mut unfinished) = (TRANSMIT_BYTES, false);
-        for _ in 0..responders.len() {
-            let Some(index) = responders.pop() else { break };
-            let Some(entry) = queue_pairs.at_mut(index) else { continue };
-            if wait && entry.qp.response_urgency() == Urgency::Acknowledgement {
-                responders.push(index);
-                continue;
-            }
-            sink.turn(TURN_BYTES.min(left_bytes), false);
-            host.moment.end();
-            let progress = entry.qp.transmit_responses(now_ns, &mut host, &mut sink);
-            entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
-            targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);
-            left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
-            if progress == Progress::Blocked && sink.held {
-                held_responders.push(index);
-                held_until_ns.get_or_insert(now_ns.saturating_add(HOLD_NS));
-            } else if progress == Progress::Blocked {
-                responders.push(index);
-                unfinished = true;
-                if sink.builder.is_stalled() || left_bytes == 0 {
-                    break;
-                }
-            }
-            // A response that could not be made has changed more than the list of responses.
-            if progress == Progress::Blocked {
-                touched.push(index);
-            }
-        }
-        sink.flush();
-        unfinished
-    }
-
-    /// Runs timers that are due.
-    pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
-        if self.outages.is_still() && self.stands_still(now_ns) {
-            return;
-        }
-        self.expire_outages(now_ns);
-        self.resources.expire_waits(now_ns);
-        let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
-        if any {
-            let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
-            let entries = &mut Entries { queue_pairs, budget };
-            let host = &mut resources.host(MappingCheck::Assumed);
-            targets.look_around(now_ns, entries, host, &mut **port, |index| touched.push(index));
-        }
-        if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
-            self.held_until_ns = None;
-            while let Some(index) = self.held.pop() {
-                self.senders.push(index);
-            }
-            while let Some(index) = self.held_responders.pop() {
-                self.responders.push(index);
-            }
-        }
-        while let Some(index) = self.deadlines.pop_due(now_ns) {
-            let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
-            if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-                let peer = peer_progress(&entry.qp, now_ns, self.drained_ns, &mut *self.port);
-                let mut host = self.resources.host(checks.of_connections());
-                entry.qp.handle_timeout(now_ns, peer, &mut host);
-                self.touched.push(index);
-            } else {
-                let deadline_ns = entry.qp.deadline_ns();
-                self.deadlines.register(index, deadline_ns);
-            }
-            any = true;
-        }
-        if any {
-            self.settle();
-        }
-        self.reply.expire(now_ns);
-        let Engine { gsi, port, .. } = self;
-        gsi.expire(now_ns, &mut **port);
-        self.send_mads(now_ns);
-    }
-
-    /// Whether the engine wants to be driven now though nothing arrives.
-    #[inline]
-    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        self.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns)
-    }
-
-    /// When the engine wants to be driven though nothing arrives, in ns.
-    pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        let port_ns = if self.outages.is_still() { None } else { self.port.next_event_ns() };
-        earliest([self.own_deadline_ns(), port_ns])
-    }
-
-    /// As [`deadline_ns`](Engine::deadline_ns), without the port: when [`expire`](Engine::expire) has
-    /// something to do.
-    #[inline]
-    pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
-        if self.outages.is_still() {
-            return self.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
-        }
-        earliest([
-            self.outages.due_ns(),
-            self.deadlines.next_ns(),
-            self.held_until_ns,
-            self.resources.waits_due_ns(),
-            self.gsi.due_ns(),
-            self.look_deadline_ns(),
-            self.reply.deadline_ns(),
-            self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),
-        ])
-    }
-
-    /// When what other processes did to shared domains is looked at.
-    fn look_deadline_ns(&self) -> Option<u64> {
-        self.targets.look_deadline_ns(self.resources.xrc.shares())
     }
 
     /// Whether something waits to be sent and perhaps can be sent now.
@@ -661,28 +385,5 @@ impl Engine {
     /// Transport service of a queue pair.
     pub(crate) fn queue_pair_type(&mut self, qpn: Qpn) -> Option<QpType> {
         self.queue_pairs.by_number(qpn).map(|(_, entry)| entry.qp.qp_type())
-    }
-}
-
-/// Whether one acknowledgement is all that is to be answered: the usual thing after a message that completed
-/// something.
-#[inline]
-fn is_only_acknowledgement(responders: &Ready, queue_pairs: &mut QueuePairs) -> bool {
-    let entry = responders.only().and_then(|index| queue_pairs.at_mut(index));
-    entry.is_some_and(|entry| entry.qp.response_urgency() == Urgency::Acknowledgement)
-}
-
-/// What is known about a peer that a queue pair is about to give up: whether its answer may still lie here,
-/// as far as all was taken by `drained_ns`; else what the group knows about its process.
-fn peer_progress(qp: &QueuePair, now_ns: u64, drained_ns: u64, port: &mut dyn Port) -> PeerProgress {
-    let doubts = qp.doubts_peer_since_ns(now_ns);
-    if doubts.is_some() && qp.timer_due_ns().is_some_and(|due_ns| drained_ns < due_ns) {
-        return PeerProgress::Unread;
-    }
-    match (doubts, qp.peer(), port.group()) {
-        (Some(since_ns), Some((address, qpn)), Some(group)) => {
-            group.peer_progress(now_ns, Peer { address, process: qpn.process() }, since_ns)
-        }
-        _ => PeerProgress::Unknown,
     }
 }

@@ -1,9 +1,9 @@
 //! The engine: queue pairs, the resources they use, and a port. The thread that holds the lock drives it.
 //!
-//! [`Engine::receive`] takes packets from the port to queue pairs (`dispatch`); [`Engine::transmit`] takes
-//! what they want to send to the port (`batch`); [`Engine::expire`] runs due timers (`schedule`). The engine
-//! never reads a clock: time is an argument, so the same code runs under an operating system and in virtual
-//! time.
+//! [`Engine::receive`] takes packets from the port to queue pairs (`drive`, `dispatch`);
+//! [`Engine::transmit`] takes what they want to send to the port (`transmit`, `batch`); [`Engine::expire`]
+//! runs due timers (`timers`, `schedule`). The engine never reads a clock: time is an argument, so the same
+//! code runs under an operating system and in virtual time.
 
 mod arrivals;
 mod batch;
@@ -21,7 +21,10 @@ mod queue_pairs;
 mod reply;
 mod schedule;
 mod targets;
+mod timers;
+mod transmit;
 
 pub(crate) use budget::{read_limit_packets, window_limit_packets};
-pub(crate) use drive::{Acknowledge, Engine};
+pub(crate) use drive::Engine;
 pub(crate) use queue_pairs::{QpEntry, QueuePairs};
+pub(crate) use transmit::Acknowledge;

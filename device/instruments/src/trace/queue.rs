@@ -11,10 +11,8 @@ use std::time::Duration;
 use pumice_ground::outside;
 use pumice_ground::outside::thread::start_without_signals;
 use pumice_ground::outside::unsignalled::within_limit;
+use pumice_traces::format::{CHANGING_AT, Encoder, Record, SECTION, TraceHeader};
 
-use super::encode::Encoder;
-use super::header::{CHANGING_AT, TraceHeader};
-use super::record::Record;
 use super::waiting::{Queued, Waiting, reuse, usual_list};
 use super::ways::Way;
 
@@ -91,7 +89,7 @@ impl TraceQueue {
         say: Box<dyn Fn(&str) + Send>,
     ) -> io::Result<TraceQueue> {
         let end = file.seek(SeekFrom::End(0))?;
-        let section: &[u8] = if end == 0 { &[] } else { &[super::encode::SECTION] };
+        let section: &[u8] = if end == 0 { &[] } else { &[SECTION] };
         let bytes = header.emit();
         within_limit(|| file.write_all(&[section, bytes.as_slice()].concat()))?;
         let header_at = end + section.len() as u64;

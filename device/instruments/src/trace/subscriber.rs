@@ -11,6 +11,7 @@ use pumice_events::{AsyncElement, Event, Subscriber, Topics};
 use pumice_faults::Fired;
 use pumice_ground::clock::Clock;
 use pumice_ground::outside;
+use pumice_traces::format::{Record, TraceHeader};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId};
@@ -18,10 +19,8 @@ use pumice_transport::types::{Peer, QpState};
 use pumice_transport::wire::{Psn, Qpn};
 
 use super::fault_detail;
-use super::header::TraceHeader;
 use super::naming;
 use super::queue::TraceQueue;
-use super::record::Record;
 use super::ways::Way;
 use crate::listeners::fault_in_words;
 

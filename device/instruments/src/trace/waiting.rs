@@ -1,6 +1,7 @@
 //! Records that wait for the thread that writes them: as values, so that the data path makes no bytes.
 
-use super::record::Record;
+use pumice_traces::format::Record;
+
 use super::ways::{Way, Ways};
 
 /// Memory of what waits, at most; beyond that records are lost, and counted.

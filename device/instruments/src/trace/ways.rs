@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use fnv::FnvHasher;
 
-use super::record::Record;
+use pumice_traces::format::Record;
 
 /// The way of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,13 +5,13 @@ use pumice_transport::qp::ReplaySnapshot;
 use super::*;
 use std::fs;
 
-struct Scene(PathBuf);
+struct ScratchFolder(PathBuf);
 
-impl Scene {
-    fn new(name: &str) -> Scene {
+impl ScratchFolder {
+    fn new(name: &str) -> ScratchFolder {
         let folder = std::env::temp_dir().join(format!("pumice-domain-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
-        Scene(folder)
+        ScratchFolder(folder)
     }
 
     fn open(&self, index: u8) -> (DomainFile, bool) {
@@ -28,7 +28,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -40,7 +40,7 @@ fn target(qpn: u32) -> TargetRecord {
 
 #[test]
 fn a_domain_exists_while_a_process_has_it_open() {
-    let scene = Scene::new("life");
+    let scene = ScratchFolder::new("life");
     let (a, existed) = scene.open(1);
     assert!(
         !existed
@@ -69,7 +69,7 @@ fn a_domain_exists_while_a_process_has_it_open() {
 /// A process that has opened the file of a domain, which has ended since, in order to remove it.
 #[test]
 fn a_file_that_has_lost_its_name_is_not_removed_under_another_files_name() {
-    let scene = Scene::new("name");
+    let scene = ScratchFolder::new("name");
     let (first, _) = scene.open(1);
     let path = first.path.clone();
     let late = folder::open(&scene.0, path.file_name().unwrap().to_str().unwrap()).unwrap();
@@ -85,7 +85,7 @@ fn a_file_that_has_lost_its_name_is_not_removed_under_another_files_name() {
 
 #[test]
 fn a_record_is_what_was_stored_last() {
-    let scene = Scene::new("record");
+    let scene = ScratchFolder::new("record");
     let ((a, _), (b, _)) = (scene.open(1), scene.open(2));
     let mut mine = target(0x01_0011);
     let slot = a.create(&mut mine).unwrap();
@@ -115,7 +115,7 @@ fn a_record_is_what_was_stored_last() {
 
 #[test]
 fn a_store_that_was_cut_short_leaves_the_state_before() {
-    let scene = Scene::new("cut");
+    let scene = ScratchFolder::new("cut");
     let (a, _) = scene.open(1);
     let mut record = target(0x01_0011);
     let slot = a.create(&mut record).unwrap();
@@ -153,7 +153,7 @@ fn a_store_that_was_cut_short_leaves_the_state_before() {
 
 #[test]
 fn registrations_end_with_their_processes() {
-    let scene = Scene::new("sweep");
+    let scene = ScratchFolder::new("sweep");
     let ((a, _), (b, _)) = (scene.open(1), scene.open(2));
     let (mut both, mut only) = (target(0x01_0011), target(0x01_0012));
     let slot = a.create(&mut both).unwrap();
@@ -180,7 +180,7 @@ fn registrations_end_with_their_processes() {
 
 #[test]
 fn the_directory_has_a_limit_and_any_contents_are_safe() {
-    let scene = Scene::new("limit");
+    let scene = ScratchFolder::new("limit");
     let (a, _) = scene.open(1);
     for qpn in 1..=MAX_TARGETS {
         // Written directly: as if all of them had been damaged.

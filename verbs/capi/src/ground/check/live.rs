@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_device::check::report::{About, Entry, Format, document, summary};
 use pumice_device::check::{CheckSubscriber, Checker, JUDGED_LIVE, QpMade, holding};
 use pumice_device::event::{Event, Subscriber, Subscribers, Topics};
@@ -202,7 +203,7 @@ impl Finds for CheckSubscriber {
                 let QpNow { ordinal, qpn, send_cq, recv_cq, service, sends, receives, .. } = *qp;
                 let capacity = QpCapacity { max_send_wr: qp.send_depth, ..QpCapacity::default() };
                 let made = made(qpn, ordinal, service, (send_cq, recv_cq), capacity);
-                checker.object_made(made.address, "queue pair", "ibv_create_qp");
+                checker.object_made(made.address, "queue pair", Call::ibv_create_qp.name());
                 checker.qp_made(&made);
                 let peer = qp.peer.map(|(address, qpn)| Peer { address, qpn: Qpn::new(qpn) });
                 if let Some(peer) = peer.filter(|peer| addresses.contains(&peer.address)) {
@@ -232,7 +233,7 @@ impl Subscriber for Visit {
                 let made = made(qp.qpn.value(), qp.ordinal, service, cqs, QpCapacity::default());
                 let mut checker = lock(&self.told.checker);
                 let checker = checker.on(self.told.device);
-                checker.object_made(made.address, "queue pair", "ibv_create_qp");
+                checker.object_made(made.address, "queue pair", Call::ibv_create_qp.name());
                 checker.qp_made(&made);
             }),
             Event::Qp { qp, event: QpEvent::Completed { completion, cq, released } } => {

@@ -40,7 +40,7 @@ impl Drop for AddressInfo {
 }
 
 /// What a lookup found.
-pub(crate) enum Answer {
+pub(crate) enum LookupAnswer {
     Found(AddressInfo),
     /// The C library's `EAI_*`.
     NotFound(c_int),
@@ -90,7 +90,7 @@ pub(crate) fn look_up(
     node: Text<'_>,
     service: Text<'_>,
     hints: Option<&rdma_addrinfo>,
-) -> Result<Answer, Errno> {
+) -> Result<LookupAnswer, Errno> {
     let (node, service) = (node.optional(), service.optional());
     let named = node.is_some() || service.is_some();
     if !named && hints.is_none() {
@@ -105,16 +105,16 @@ pub(crate) fn look_up(
         }));
     }
     if !named {
-        return describe(hints, flags, None).map(Answer::Found);
+        return describe(hints, flags, None).map(LookupAnswer::Found);
     }
     let (wanted, mut found) = (wanted(hints, flags), ptr::null_mut());
     let [node, service] = [node, service].map(|text| text.map_or(ptr::null(), CStr::as_ptr));
     // SAFETY: null, or texts that end with a zero byte; `wanted` and `found` are this function's own.
     let code = unsafe { libc::getaddrinfo(node, service, &wanted, &mut found) };
     if code != 0 {
-        return Ok(Answer::NotFound(code));
+        return Ok(LookupAnswer::NotFound(code));
     }
-    describe(hints, flags, Found(found).first()).map(Answer::Found)
+    describe(hints, flags, Found(found).first()).map(LookupAnswer::Found)
 }
 
 /// What the C library is asked for.

@@ -9,7 +9,7 @@ use crate::ground::abi::rdma_addrinfo;
 use crate::ground::arguments::Text;
 use crate::ground::errno::INVALID;
 use crate::ground::outcome::{number, value};
-use crate::rdma_cm::address::lookup::{Answer, free, look_up};
+use crate::rdma_cm::address::lookup::{LookupAnswer, free, look_up};
 
 /// Returns 0, an `EAI_*` as getaddrinfo(3) does, or -1 and errno.
 pub(crate) extern "C" fn rdma_getaddrinfo(
@@ -21,11 +21,11 @@ pub(crate) extern "C" fn rdma_getaddrinfo(
     number(Call::rdma_getaddrinfo, || {
         let res = res.ok_or(INVALID)?;
         match look_up(node, service, hints)? {
-            Answer::Found(info) => {
+            LookupAnswer::Found(info) => {
                 res.write(info.into_raw());
                 Ok(0)
             }
-            Answer::NotFound(code) => Ok(code),
+            LookupAnswer::NotFound(code) => Ok(code),
         }
     })
 }

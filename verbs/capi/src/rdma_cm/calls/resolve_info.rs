@@ -10,7 +10,7 @@ use crate::ground::abi::rdma_addrinfo;
 use crate::ground::arguments::Text;
 use crate::ground::errno::{Errno, INVALID};
 use crate::ground::outcome::number_of;
-use crate::rdma_cm::address::lookup::{Answer, look_up};
+use crate::rdma_cm::address::lookup::{LookupAnswer, look_up};
 use crate::rdma_cm::constants::{ADDRINFO_ERROR, ADDRINFO_RESOLVED, RAI_SA};
 use crate::rdma_cm::events::fetch::complete;
 use crate::rdma_cm::id::channel::LocalEvent;
@@ -39,8 +39,8 @@ pub(crate) extern "C" fn rdma_resolve_addrinfo(
         {
             let mut state = own.state();
             let (info, event, status) = match answer {
-                Answer::Found(info) => (Some(info), ADDRINFO_RESOLVED, 0),
-                Answer::NotFound(code) => (None, ADDRINFO_ERROR, code),
+                LookupAnswer::Found(info) => (Some(info), ADDRINFO_RESOLVED, 0),
+                LookupAnswer::NotFound(code) => (None, ADDRINFO_ERROR, code),
             };
             state.address_info = info;
             state.channel.push(LocalEvent::new(Arc::clone(&own), event, status));

@@ -1,0 +1,109 @@
+//! What is due at a time, and when the next thing is.
+
+use pumice_ground::clock::earliest;
+use pumice_objects::memory::MappingCheck;
+use pumice_ports::{Peer, Port};
+use pumice_transport::host::PeerProgress;
+use pumice_transport::qp::QueuePair;
+
+use super::drive::Engine;
+use super::entries::Entries;
+use crate::resources::MappingCheckPolicy;
+
+impl Engine {
+    /// Runs timers that are due.
+    pub(crate) fn expire(&mut self, now_ns: u64, checks: MappingCheckPolicy) {
+        if self.outages.is_still() && self.stands_still(now_ns) {
+            return;
+        }
+        self.expire_outages(now_ns);
+        self.resources.expire_waits(now_ns);
+        let mut any = self.look_deadline_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        if any {
+            let Engine { queue_pairs, budget, resources, port, targets, touched, .. } = self;
+            let entries = &mut Entries { queue_pairs, budget };
+            let host = &mut resources.host(MappingCheck::Assumed);
+            targets.look_around(now_ns, entries, host, &mut **port, |index| touched.push(index));
+        }
+        if self.held_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+            self.held_until_ns = None;
+            while let Some(index) = self.held.pop() {
+                self.senders.push(index);
+            }
+            while let Some(index) = self.held_responders.pop() {
+                self.responders.push(index);
+            }
+        }
+        while let Some(index) = self.deadlines.pop_due(now_ns) {
+            let Some(entry) = self.queue_pairs.at_mut(index) else { continue };
+            if entry.qp.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+                let peer = peer_progress(&entry.qp, now_ns, self.drained_ns, &mut *self.port);
+                let mut host = self.resources.host(checks.of_connections());
+                entry.qp.handle_timeout(now_ns, peer, &mut host);
+                self.touched.push(index);
+            } else {
+                let deadline_ns = entry.qp.deadline_ns();
+                self.deadlines.register(index, deadline_ns);
+            }
+            any = true;
+        }
+        if any {
+            self.settle();
+        }
+        self.reply.expire(now_ns);
+        let Engine { gsi, port, .. } = self;
+        gsi.expire(now_ns, &mut **port);
+        self.send_mads(now_ns);
+    }
+
+    /// Whether the engine wants to be driven now though nothing arrives.
+    #[inline]
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        self.deadline_ns().is_some_and(|at_ns| at_ns <= now_ns)
+    }
+
+    /// When the engine wants to be driven though nothing arrives, in ns.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        let port_ns = if self.outages.is_still() { None } else { self.port.next_event_ns() };
+        earliest([self.own_deadline_ns(), port_ns])
+    }
+
+    /// As [`deadline_ns`](Engine::deadline_ns), without the port: when [`expire`](Engine::expire) has
+    /// something to do.
+    #[inline]
+    pub(crate) fn own_deadline_ns(&self) -> Option<u64> {
+        if self.outages.is_still() {
+            return self.outages.due_ns().filter(|at_ns| *at_ns != u64::MAX);
+        }
+        earliest([
+            self.outages.due_ns(),
+            self.deadlines.next_ns(),
+            self.held_until_ns,
+            self.resources.waits_due_ns(),
+            self.gsi.due_ns(),
+            self.look_deadline_ns(),
+            self.reply.deadline_ns(),
+            self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline_ns()),
+        ])
+    }
+
+    /// When what other processes did to shared domains is looked at.
+    fn look_deadline_ns(&self) -> Option<u64> {
+        self.targets.look_deadline_ns(self.resources.xrc.shares())
+    }
+}
+
+/// What is known about a peer that a queue pair is about to give up: whether its answer may still lie here,
+/// as far as all was taken by `drained_ns`; else what the group knows about its process.
+fn peer_progress(qp: &QueuePair, now_ns: u64, drained_ns: u64, port: &mut dyn Port) -> PeerProgress {
+    let doubts = qp.doubts_peer_since_ns(now_ns);
+    if doubts.is_some() && qp.timer_due_ns().is_some_and(|due_ns| drained_ns < due_ns) {
+        return PeerProgress::Unread;
+    }
+    match (doubts, qp.peer(), port.group()) {
+        (Some(since_ns), Some((address, qpn)), Some(group)) => {
+            group.peer_progress(now_ns, Peer { address, process: qpn.process() }, since_ns)
+        }
+        _ => PeerProgress::Unknown,
+    }
+}

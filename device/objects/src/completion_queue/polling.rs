@@ -1,0 +1,143 @@
+//! What the application takes from a completion queue.
+
+use std::sync::atomic::Ordering;
+
+use pumice_events::{Event, Topics};
+use pumice_transport::types::WorkCompletion;
+
+use super::CompletionQueue;
+use super::ring::{Armed, Entry};
+
+impl CompletionQueue {
+    /// How many completions a poll that asks for `asked` is to take at most: all, unless the schedule is
+    /// shuffled.
+    #[inline]
+    pub fn most_of(&self, asked: usize) -> usize {
+        if self.shuffled { self.shuffled_most_of(asked) } else { asked }
+    }
+
+    /// Whether the batch of a program that takes one completion after the other ends here, though there may
+    /// be more: never, unless the schedule is shuffled.
+    #[inline]
+    pub fn ends_batch(&self) -> bool {
+        self.shuffled && self.shuffled_ends_batch()
+    }
+
+    #[cold]
+    fn shuffled_ends_batch(&self) -> bool {
+        let mut state = self.lock();
+        let whole = state.armed != Armed::No || self.is_failed();
+        state.held.as_mut().is_some_and(|held| held.ends_batch(whole))
+    }
+
+    #[cold]
+    fn shuffled_most_of(&self, asked: usize) -> usize {
+        let state = self.lock();
+        let whole = state.armed != Armed::No || self.is_failed();
+        state.held.as_ref().map_or(asked, |held| held.most_of(asked, whole))
+    }
+
+    /// The next poll finds every completion that came before an event that the program is told of.
+    #[cold]
+    pub fn release_held(&self) {
+        if let Some(held) = &mut self.lock().held {
+            held.release();
+        }
+    }
+
+    /// Moves the oldest completions to `out` and returns how many: at most `out.len()`. Looking at
+    /// an empty queue costs one load.
+    #[inline]
+    pub fn poll(&self, out: &mut [WorkCompletion]) -> usize {
+        if self.pending.load(Ordering::Acquire) == 0 {
+            self.believe_empty();
+            return 0;
+        }
+        self.poll_some(out)
+    }
+
+    /// Moves the oldest completion out, with the time of the device's clock at which it was added; 0 if
+    /// the queue was made without one.
+    pub fn poll_stamped(&self) -> Option<(WorkCompletion, u64)> {
+        if self.is_empty() {
+            self.believe_empty();
+            return None;
+        }
+        let mut state = self.lock();
+        let Some(Entry { completion, released, at_ns }) = state.take() else {
+            self.believe_empty();
+            state.found_nothing();
+            return None;
+        };
+        if released != 0 {
+            self.common.polled_sends.add(completion.qp_num, released);
+        }
+        self.pending.store(state.ring.len(), Ordering::Release);
+        self.believed_empty.store(false, Ordering::Relaxed);
+        self.common.events.emit(&Event::Polled { cq: self.handle, completion: &completion });
+        Some((completion, at_ns))
+    }
+
+    /// Whether a poll would find nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.pending.load(Ordering::Acquire) == 0
+    }
+
+    /// Completions to be polled.
+    pub fn len(&self) -> usize {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// Looks at how many completions wait to be polled, while no thread polls one.
+    pub fn look(&self, look: impl FnOnce(usize)) {
+        let _held = self.lock();
+        look(self.len());
+    }
+
+    /// A lost update by a firing at the same time makes for one event too many.
+    #[inline]
+    fn believe_empty(&self) {
+        if !self.believed_empty.load(Ordering::Relaxed) {
+            self.believed_empty.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn poll_some(&self, out: &mut [WorkCompletion]) -> usize {
+        let mut state = self.lock();
+        let mut count = 0;
+        // Until it asks for more than there is.
+        self.believed_empty.store(false, Ordering::Relaxed);
+        for slot in out.iter_mut() {
+            let Some(released) = state.take_into(slot) else {
+                self.believe_empty();
+                break;
+            };
+            if released != 0 {
+                // Under the lock: after `remove_of` no release of that queue pair is outstanding.
+                self.common.polled_sends.add(slot.qp_num, released);
+            }
+            count += 1;
+        }
+        if count == 0 {
+            state.found_nothing();
+        }
+        if state.ring.is_empty() {
+            // Start again at the front: a shallow use of a deep queue stays in the cache.
+            state.ring.clear();
+            state.solicited = false;
+        }
+        self.pending.store(state.ring.len(), Ordering::Release);
+        if self.common.events.listen(Topics::POLLS) {
+            self.emit_polled(out.get(..count).unwrap_or_default());
+        }
+        count
+    }
+
+    #[cold]
+    fn emit_polled(&self, completions: &[WorkCompletion]) {
+        for completion in completions {
+            self.common.events.emit(&Event::Polled { cq: self.handle, completion });
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Makes a timeline of traces.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::net::IpAddr;
+
+use super::arrows;
+use super::clock;
+use super::model::{Timeline, TimelineProcess};
+use super::process::ProcessBuilder;
+use super::room::Room;
+use crate::format::{Item, ReadError, TraceReader};
+
+impl Timeline {
+    /// What these traces tell together. The name of a trace is for sentences.
+    ///
+    /// Of a trace that ends in the middle of a record, or is damaged, everything before is told, and a remark
+    /// says where it ends.
+    ///
+    /// # Errors
+    /// The head of one cannot be read: its name, and why.
+    pub fn read<R: Read>(
+        traces: impl IntoIterator<Item = (String, R)>,
+    ) -> Result<Timeline, (String, ReadError)> {
+        Timeline::read_with(traces, Vec::new())
+    }
+
+    /// The same with processes that are known otherwise. Their times are ns since the bases in their headers,
+    /// and those with other boots have other clocks. One with an address that a trace is of is left out,
+    /// because the trace tells more.
+    ///
+    /// # Errors
+    /// As [`Timeline::read`].
+    pub fn read_with<R: Read>(
+        traces: impl IntoIterator<Item = (String, R)>,
+        others: Vec<TimelineProcess>,
+    ) -> Result<Timeline, (String, ReadError)> {
+        let (mut timeline, mut room) = (Timeline::default(), Room::default());
+        for (name, source) in traces {
+            let reader = TraceReader::open(source).map_err(|error| (name.clone(), error))?;
+            timeline.take(&name, reader, &mut room);
+        }
+        if room.left_out > 0 {
+            timeline.remarks.push(format!(
+                "{} records are not shown: there are more than fit in memory; record less with --trace-limit",
+                room.left_out
+            ));
+        }
+        let traced: HashSet<IpAddr> =
+            timeline.processes.iter().flat_map(|process| &process.header.addresses).copied().collect();
+        let is_traced =
+            |process: &TimelineProcess| process.header.addresses.iter().any(|one| traced.contains(one));
+        timeline.processes.extend(others.into_iter().filter(|other| !is_traced(other)));
+        clock::align(&mut timeline);
+        arrows::draw(&mut timeline);
+        clock::check(&mut timeline);
+        Ok(timeline)
+    }
+
+    /// Adds what a trace tells.
+    fn take<R: Read>(&mut self, name: &str, mut reader: TraceReader<R>, room: &mut Room) {
+        let mut builder = ProcessBuilder::new(reader.header().clone());
+        loop {
+            match reader.next() {
+                Ok(Some(Item::Record(at_ns, record))) => builder.take(at_ns, &record, room),
+                Ok(Some(Item::Section)) => {
+                    let next = ProcessBuilder::new(reader.header().clone());
+                    let whole = std::mem::replace(&mut builder, next);
+                    self.end(name, whole);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.remarks.push(format!("{name}: {error}; everything before is shown"));
+                    break;
+                }
+            }
+        }
+        if reader.unknown_records() > 0 {
+            let count = reader.unknown_records();
+            self.remarks
+                .push(format!("{name}: {count} records are of kinds that this program does not know"));
+        }
+        self.end(name, builder);
+    }
+
+    fn end(&mut self, name: &str, builder: ProcessBuilder) {
+        let process = builder.finish();
+        let header = &process.header;
+        if header.omitted_records > 0 {
+            self.remarks.push(format!(
+                "{name}: {} records are missing at the end, because the trace reached its limit of {} MiB",
+                header.omitted_records,
+                header.limit_bytes >> 20
+            ));
+        }
+        if process.began_ns.is_some() {
+            let unseen = process.queue_pairs.iter().fold(0, |sum: u64, qp| sum.saturating_add(qp.unseen));
+            let open = match unseen {
+                0 => String::new(),
+                some => format!("; {some} requests of before have not ended in it"),
+            };
+            self.remarks
+                .push(format!("{name}: it begins while the program runs, and has nothing of before{open}"));
+        }
+        if header.lost_records > 0 {
+            self.remarks.push(format!(
+                "{name}: {} records were lost, because they came faster than they could be written",
+                header.lost_records
+            ));
+        }
+        self.processes.push(process);
+    }
+}

@@ -1,0 +1,191 @@
+//! Decides why a message took its time, stretch by stretch, by what the traces have as evidence.
+
+mod failed;
+mod lost;
+mod paths;
+mod waits;
+
+use std::collections::HashMap;
+
+use pumice_transport::types::SendOpcode;
+
+use super::cause::{Cause, CauseKind};
+use super::clues::{Clues, Lasting, cause_of};
+use super::loss::{Arrows, MessageIndex, Owner};
+use super::times::{PartKind, Span, duration_ns, spans};
+use super::words::time;
+use crate::format::FaultWhat;
+use crate::timeline::{Message, QueuePair, SetbackKind, Timeline, TimelineProcess};
+
+/// How far one message's cause is followed to another's.
+const DEPTH: u8 = 32;
+
+/// Messages before one that are looked at.
+const REACH: usize = 1 << 12;
+
+/// Why a message took its time, and which stretches of time the cause took.
+#[derive(Debug, Clone)]
+pub(super) struct Judgement {
+    pub(super) cause: Cause,
+    pub(super) ns: u64,
+    pub(super) stretches: Vec<(u64, u64)>,
+}
+
+/// Judges messages of a timeline, each once.
+pub(super) struct Judge<'a> {
+    timeline: &'a Timeline,
+    pub(super) arrows: &'a Arrows,
+    clues: &'a Clues<'a>,
+    known: HashMap<MessageIndex, Judgement>,
+}
+
+/// A message and where it is.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    index: MessageIndex,
+    owner: Owner<'a>,
+    process: &'a TimelineProcess,
+    qp: &'a QueuePair,
+    message: &'a Message,
+    end_ns: u64,
+}
+
+impl Case<'_> {
+    /// Whether the peer had no receive request before and after a stretch of time.
+    fn is_refused_in(&self, span: &Span) -> bool {
+        let mut refused = self
+            .message
+            .setbacks
+            .iter()
+            .filter(|one| one.is_own && matches!(one.kind, SetbackKind::ReceiverNotReady { .. }));
+        let first = refused.next().is_some_and(|one| one.at_ns <= span.from_ns);
+        first && refused.next_back().is_some_and(|one| one.at_ns >= span.to_ns)
+    }
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(timeline: &'a Timeline, arrows: &'a Arrows, clues: &'a Clues<'a>) -> Judge<'a> {
+        Judge { timeline, arrows, clues, known: HashMap::new() }
+    }
+
+    /// Why the message at this index took its time, or failed.
+    pub(super) fn judge(&mut self, index: MessageIndex) -> Option<Judgement> {
+        self.judge_within(index, DEPTH)
+    }
+
+    fn case(&self, index: MessageIndex) -> Option<Case<'a>> {
+        let process = self.timeline.processes.get(index.0)?;
+        let qp = process.queue_pairs.get(index.1)?;
+        let message = qp.messages.get(index.2)?;
+        let owner =
+            Owner { timeline: self.timeline, arrows: self.arrows, process: index.0, queue_pair: index.1 };
+        let end_ns = message.posted_ns.saturating_add(duration_ns(process, message));
+        Some(Case { index, owner, process, qp, message, end_ns })
+    }
+
+    fn judge_within(&mut self, index: MessageIndex, depth: u8) -> Option<Judgement> {
+        if let Some(known) = self.known.get(&index) {
+            return Some(known.clone());
+        }
+        let case = self.case(index)?;
+        let judgement = self.decide(&case, depth);
+        self.known.insert(index, judgement.clone());
+        Some(judgement)
+    }
+
+    fn decide(&mut self, case: &Case<'a>, depth: u8) -> Judgement {
+        let mut all: Vec<Judgement> = Vec::new();
+        for span in spans(case.message, case.end_ns) {
+            let (cause, ns) = self.of_span(case, &span, depth);
+            // Of a stall, only so much is known.
+            let from_ns =
+                if cause.kind == CauseKind::Scheduler { span.to_ns.saturating_sub(ns) } else { span.from_ns };
+            let stretch = (from_ns, span.to_ns);
+            match all.iter_mut().find(|one| one.cause.is_same(&cause)) {
+                Some(one) => {
+                    one.ns = one.ns.saturating_add(ns);
+                    one.stretches.push(stretch);
+                }
+                None => all.push(Judgement { cause, ns, stretches: vec![stretch] }),
+            }
+        }
+        let whole = || vec![(case.message.posted_ns, case.end_ns)];
+        let whole_ns = case.end_ns.saturating_sub(case.message.posted_ns);
+        if let Some(cause) = self.of_failure(case, &all) {
+            return Judgement { cause, ns: whole_ns, stretches: whole() };
+        }
+        // What is known to have been made on purpose goes before what is only seen, if it is worth a word.
+        let best = |planned: bool| {
+            let fits = all.iter().filter(|one| one.cause.rule.is_some() == planned);
+            fits.max_by_key(|one| one.ns)
+        };
+        let planned = best(true).filter(|one| one.ns >= whole_ns / 8);
+        planned.or_else(|| best(false)).or_else(|| best(true)).cloned().unwrap_or_else(|| Judgement {
+            cause: Cause::new(CauseKind::Network, case.index.0, "nothing held it up"),
+            ns: 0,
+            stretches: whole(),
+        })
+    }
+
+    /// The cause of a stretch of a message's time, and how much of it.
+    fn of_span(&mut self, case: &Case<'a>, span: &Span, depth: u8) -> (Cause, u64) {
+        let stretch = (span.from_ns, span.to_ns);
+        let process = case.index.0;
+        if let Some(cause) = self.of_incident(case, stretch, None) {
+            return (cause, span.ns());
+        }
+        let of_calls = [FaultWhat::CallSlowed];
+        let of_polls = [FaultWhat::CallSlowed, FaultWhat::EventLate, FaultWhat::EventsMerged];
+        let kinds: &[FaultWhat] = if span.kind == PartKind::Poll { &of_polls } else { &of_calls };
+        let slowed = self.clues.lasting(process, stretch, |fact| kinds.contains(&fact.what));
+        if let Some(Lasting { fact, ns, .. }) = slowed.filter(|one| one.ns >= span.ns() / 2) {
+            return (cause_of(fact, process), ns);
+        }
+        let cause = match span.kind {
+            PartKind::SendQueue => self.of_send_queue(case, span, depth),
+            PartKind::Timeout | PartKind::Silence => self.of_loss(case, span, depth),
+            PartKind::ReceiverNotReady => self.of_receiver(case, span, depth),
+            PartKind::PeerStarved => {
+                let sentence = format!("the peer's process had no processor for {}", time(span.ns()));
+                Cause::new(CauseKind::PeerStarved, process, sentence)
+            }
+            PartKind::Network if case.is_refused_in(span) => self.of_receiver(case, span, depth),
+            PartKind::Network => self.of_network(case, span),
+            PartKind::Completion => self.of_completion(case, span, depth),
+            PartKind::Poll => {
+                let sentence =
+                    format!("the completion was there, and the program polled it {} later", time(span.ns()));
+                Cause::new(CauseKind::PollsLate, process, sentence)
+            }
+        };
+        self.or_scheduler(case, span, cause)
+    }
+
+    /// A process without a processor is the cause of what would else be its program's, or of no known cause.
+    fn or_scheduler(&self, case: &Case<'a>, span: &Span, cause: Cause) -> (Cause, u64) {
+        let is_open = cause.kind.is_ordinary()
+            || matches!(cause.kind, CauseKind::PollsLate | CauseKind::PeerSilent | CauseKind::LossUnknown);
+        if cause.rule.is_some() || !is_open {
+            return (cause, span.ns());
+        }
+        let stretch = (span.from_ns, span.to_ns);
+        let peer = case.owner.peer().map_or(case.index.0, |peer| peer.process);
+        let longest = [case.index.0, peer].map(|process| (self.clues.stalled_ns(process, stretch), process));
+        let (ns, process) = longest.into_iter().max().unwrap_or((0, case.index.0));
+        if ns < span.ns() / 2 || ns == 0 {
+            return (cause, span.ns());
+        }
+        let name = self.timeline.processes.get(process).map(|one| &one.header);
+        let name = name.map_or_else(String::new, |header| format!("{} {}", header.program, header.process));
+        let sentence = format!(
+            "the process ({name}) had no processor for {} (stopped, or the scheduler ran others): it went on \
+             so much later than it meant to",
+            time(ns)
+        );
+        (Cause::new(CauseKind::Scheduler, process, sentence), ns)
+    }
+}
+
+fn needs_response(opcode: u8) -> bool {
+    SendOpcode::from_number(u32::from(opcode)).is_some_and(|opcode| opcode.info().needs_response())
+}

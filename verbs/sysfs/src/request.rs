@@ -1,0 +1,226 @@
+//! Netlink messages about RDMA devices: what a question asks (linux/netlink.h, linux/rdma_netlink.h).
+
+use crate::attributes::{Attributes, DEV_INDEX, LINK_TYPE, PORT_INDEX, STAT_RES, device_name, half, word};
+
+/// How many devices a tree has, and a bit for each that is pulled out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Devices {
+    pub(crate) count: u32,
+    pub(crate) gone: u64,
+}
+
+impl Devices {
+    /// Whether there is a device of this index.
+    pub(crate) const fn has(self, index: u32) -> bool {
+        index < self.count && index < u64::BITS && self.gone >> index & 1 == 0
+    }
+}
+
+/// Bytes of `nlmsghdr`.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// `NLM_F_ACK`, `NLM_F_DUMP`.
+const ACK: u16 = 4;
+const DUMP: u16 = 0x300;
+/// `RDMA_NL_NLDEV`, above the command.
+const CLIENT: u16 = 5;
+/// `RDMA_NLDEV_CMD_*`.
+pub(crate) const DEVICE: u16 = 1;
+const PORT: u16 = 5;
+const SYSTEM: u16 = 6;
+const RESOURCES: u16 = 9;
+const STATISTICS: u16 = 17;
+/// Those that make and remove the link of a software device.
+pub(crate) const NEW_LINK: u16 = 3;
+pub(crate) const DELETE_LINK: u16 = 4;
+/// Of commands that read, the last; and those among them that set something.
+const LAST: u16 = 24;
+const SETTING: [u16; 6] = [2, 3, 4, 7, 16, 18];
+/// Ports of a device at most.
+const MOST_PORTS: u32 = 2;
+/// What is added to the number of a command in the names of files about second ports:
+/// `device/instruments/src/sysfs/netlink.rs` adds it.
+const OF_SECOND_PORT: u16 = 50;
+
+/// A question.
+pub(crate) struct NetlinkRequest<'a> {
+    pub(crate) header: &'a [u8; HEADER_BYTES],
+    pub(crate) kind: u16,
+    flags: u16,
+    pub(crate) sequence: u32,
+    attributes: &'a [u8],
+}
+
+/// The name of a file: the index of a device, and the number of a command or a word.
+pub(crate) struct Name {
+    bytes: [u8; 16],
+    length: usize,
+}
+
+impl Name {
+    /// Of a device and a command.
+    pub(crate) fn of(device: u32, command: u16) -> Name {
+        let mut name = Name::of_device(device, b"");
+        name.number(command.into());
+        name
+    }
+
+    /// Of a device and a word.
+    pub(crate) fn of_device(device: u32, word: &[u8]) -> Name {
+        let mut name = Name { bytes: [0; 16], length: 0 };
+        name.number(device);
+        name.put(b'/');
+        word.iter().for_each(|byte| name.put(*byte));
+        name
+    }
+
+    /// That of a device among those of /dev/infiniband.
+    pub(crate) fn of_uverbs(device: u32) -> Name {
+        let mut name = Name { bytes: [0; 16], length: 0 };
+        b"uverbs".iter().for_each(|byte| name.put(*byte));
+        name.number(device);
+        name
+    }
+
+    /// A number below 100.
+    fn number(&mut self, number: u32) {
+        if number >= 10 {
+            self.put(b'0' + (number / 10 % 10) as u8);
+        }
+        self.put(b'0' + (number % 10) as u8);
+    }
+
+    fn put(&mut self, byte: u8) {
+        if let Some(next) = self.bytes.get_mut(self.length) {
+            *next = byte;
+            self.length += 1;
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+impl<'a> NetlinkRequest<'a> {
+    /// The first message of what was sent.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<NetlinkRequest<'a>> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        let length = usize::try_from(word(header, 0)?).ok()?.min(bytes.len());
+        Some(NetlinkRequest {
+            header,
+            kind: half(header, 4)?,
+            flags: half(header, 6)?,
+            sequence: word(header, 8)?,
+            attributes: bytes.get(HEADER_BYTES..length).unwrap_or_default(),
+        })
+    }
+
+    fn command(&self) -> u16 {
+        self.kind & 0x3ff
+    }
+
+    /// Whether it asks for all that there is.
+    pub(crate) fn is_dump(&self) -> bool {
+        self.flags & DUMP != 0
+    }
+
+    /// Whether it asks about the system and not about devices.
+    pub(crate) fn is_about_system(&self) -> bool {
+        self.command() == SYSTEM
+    }
+
+    /// Whether it wants to be told that it was understood.
+    pub(crate) fn wants_acknowledgement(&self) -> bool {
+        !self.is_dump() && self.flags & ACK != 0
+    }
+
+    fn number(&self, kind: u16) -> Option<u32> {
+        let mut found = Attributes(self.attributes);
+        found.find(|(other, _)| *other == kind).and_then(|(_, value)| word(value, 0))
+    }
+
+    pub(crate) fn is_about_statistics(&self) -> bool {
+        self.kind >> 10 == CLIENT && self.command() == STATISTICS
+    }
+
+    pub(crate) fn is_about_objects(&self) -> bool {
+        self.kind >> 10 == CLIENT && self.command() == RESOURCES
+    }
+
+    pub(crate) fn is_about_port(&self) -> bool {
+        self.kind >> 10 == CLIENT && self.command() == PORT
+    }
+
+    /// What `rdma link add` asks for: the name of the device, and of which type its link is to be.
+    pub(crate) fn new_link(&self) -> Option<(&'a [u8], &'a [u8])> {
+        let is_asked = self.kind >> 10 == CLIENT && self.command() == NEW_LINK;
+        is_asked.then_some(())?;
+        Some((device_name(self.attributes)?, self.text(LINK_TYPE)?))
+    }
+
+    /// Whether it is `rdma link delete` of a device that is there.
+    pub(crate) fn deletes_link(&self, devices: Devices) -> bool {
+        let device = self.number(DEV_INDEX);
+        self.kind >> 10 == CLIENT
+            && self.command() == DELETE_LINK
+            && device.is_some_and(|index| devices.has(index))
+    }
+
+    /// The value of an attribute that is a text.
+    fn text(&self, kind: u16) -> Option<&'a [u8]> {
+        let (_, value) = Attributes(self.attributes).find(|(other, _)| *other == kind)?;
+        value.split(|byte| *byte == 0).next()
+    }
+
+    /// Whether its answer is about a port, and not about a device or the system.
+    fn is_about_ports(&self) -> bool {
+        matches!(self.command(), PORT | STATISTICS)
+    }
+
+    /// What is wrong with it where there are these devices, as Linux says it: a positive errno.
+    pub(crate) fn fault(&self, devices: Devices) -> Option<i32> {
+        let command = self.command();
+        if self.kind >> 10 != CLIENT || command == 0 || command > LAST {
+            return Some(libc::EINVAL);
+        }
+        if SETTING.contains(&command) {
+            return Some(libc::EOPNOTSUPP);
+        }
+        if self.is_about_system() {
+            return None;
+        }
+        let device = self.number(DEV_INDEX);
+        let port = self.number(PORT_INDEX);
+        // A dump need not name a device; one that is named must be there.
+        let wrong_device = device.map_or(!self.is_dump(), |index| !devices.has(index));
+        let is_port = |port: u32| (1..=MOST_PORTS).contains(&port);
+        let wrong_port = self.is_about_ports() && !self.is_dump() && !port.is_some_and(is_port);
+        (wrong_device || wrong_port).then_some(libc::EINVAL)
+    }
+
+    /// The file of the tree with the attributes of the answer for a device; none for what is not there.
+    pub(crate) fn file_name(&self, (device, port): (u32, u32)) -> Option<Name> {
+        // Statistics of queue pairs or regions: none is bound to a counter.
+        let is_absent = self.is_about_statistics() && self.number(STAT_RES).is_some();
+        let of_port = if port == 1 { 0 } else { OF_SECOND_PORT };
+        (!is_absent).then(|| Name::of(device, self.command() + of_port))
+    }
+
+    /// The devices that the answer is about, from the first up to the one before the last.
+    pub(crate) fn about(&self, devices: u32) -> (u32, u32) {
+        match self.number(DEV_INDEX) {
+            _ if self.is_about_system() => (0, 1),
+            Some(one) => (one, one.saturating_add(1)),
+            None => (0, devices),
+        }
+    }
+
+    /// The ports of each device that the answer is about, as above; a device may have fewer.
+    pub(crate) fn ports(&self) -> (u32, u32) {
+        match self.number(PORT_INDEX) {
+            _ if !self.is_about_ports() => (1, 2),
+            Some(one) if !self.is_dump() => (one, one + 1),
+            _ => (1, MOST_PORTS + 1),
+        }
+    }
+}
