@@ -92,6 +92,15 @@ int main(void)
 	printf("%.8s\n", page + 8);
 	memset(page, 0, sizeof(page));
 
+	/* A string may end before the result, and the C library's functions read beyond its end. */
+	strcpy(page + 100, "beside it");
+	sge.length = 2000;
+	sge.addr = (uintptr_t)page + 112;
+	MUST(!ibv_post_send(ends.here, &read, &bad));
+	MUST(strlen(page + 100) == 9 && strchr(page + 100, 'i') == page + 103);
+	poll_one(ends.send_cq);
+	MUST(!strcmp(page + 112, "what the peer has"));
+
 	MUST(!ibv_dereg_mr(mr));
 	close_device(&ends);
 	return 0;
