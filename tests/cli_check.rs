@@ -107,6 +107,7 @@ static PLANTED: &[(&str, &[&str])] = &[
     ("remote_race", &[]),
     ("peers_race", &["--fault", "drop qp=0 opcode=write message=0 packet=7 transmission=1"]),
     ("read_relied_on", &[]),
+    ("read_used_early", &[]),
     ("notified_on_other_qp", &[]),
     ("write_polled_in_memory", &[]),
     ("cq_too_small", &[]),
@@ -203,6 +204,9 @@ fn planted_bugs_are_found_at_their_lines_and_nothing_else_is() {
         let planted = planted(name);
         assert!(!planted.is_empty(), "{name} says what is wrong with it");
         let (found, output) = findings(name, &program, words);
+        if lacks_breakpoints(name, &output) {
+            return;
+        }
         for (line, kind) in &planted {
             let is_it = |finding: &&Value| finding["kind"] == **kind && is_at(finding, name, *line);
             assert!(
@@ -217,6 +221,23 @@ fn planted_bugs_are_found_at_their_lines_and_nothing_else_is() {
     });
 }
 
+/// Whether a program has ended because this machine gives programs no breakpoints.
+fn lacks_breakpoints(name: &str, output: &Output) -> bool {
+    let lacks = output.status.code() == Some(77);
+    if lacks {
+        eprintln!("**** SKIPPED: {name} needs breakpoints of perf_event_open(2)");
+    }
+    lacks
+}
+
+#[test]
+fn a_program_that_handles_traps_itself_is_left_alone() {
+    let Some(program) = compile("read_used_early", &["-DHANDLES"]) else { return };
+    let (found, output) = findings("read_used_early", &program, &[]);
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(lacks_breakpoints("read_used_early", &output) || output.status.success(), "{output:?}");
+}
+
 #[test]
 fn nothing_is_found_where_the_bugs_are_mended() {
     for_each_planted(|name, words| {
@@ -224,7 +245,7 @@ fn nothing_is_found_where_the_bugs_are_mended() {
         let (mut found, output) = findings(name, &program, words);
         found.retain(|finding| !is_of_plan(finding, words));
         assert!(found.is_empty(), "{name}: {found:#?}");
-        assert!(output.status.success(), "{name}: {output:?}");
+        assert!(lacks_breakpoints(name, &output) || output.status.success(), "{name}: {output:?}");
     });
 }
 

@@ -68,6 +68,8 @@ const LINUX_EDGES: &[&str] = &[
     "device/instruments/src/sysfs/contents.rs",
     "device/instruments/src/sysfs/netlink.rs",
     "device/ground/src/outside/capability.rs",
+    "device/ground/src/outside/data_watch/event.rs",
+    "device/ground/src/outside/data_watch/mod.rs",
     "device/ground/src/outside/event_fd.rs",
     "device/ground/src/outside/event_pipe.rs",
     "device/ground/src/outside/fault_guard/record.rs",

@@ -40,11 +40,13 @@ kinds! {
         remedy: "Set IBV_SEND_FENCE on the WRITE, or poll the completion of the READ first.";
 
     READ_RESULT_EARLY "read-result-early" Ordering
-        what: "A request sends memory that an earlier READ or atomic has still to fill.",
-        why: "An adapter may take the payload before the answer of the READ has come, and sends what was in \
-            the memory before.",
-        remedy: "Set IBV_SEND_FENCE on the request if it is on the same queue pair, or poll the completion \
-            of the READ or atomic first.";
+        what: "The program uses memory that an earlier READ or atomic has still to fill: it looks at it or \
+            writes to it, or a request sends it.",
+        why: "The result is there when the completion is polled. Before, the memory has the old bytes, new \
+            ones, or some of both, which differs from run to run; an adapter may also take the payload of a \
+            request before the answer of the READ has come.",
+        remedy: "Poll the completion of the READ or atomic first. A request that sends the result may have \
+            IBV_SEND_FENCE instead, if it is on the same queue pair.";
 
     NOTIFIED_ON_OTHER_QP "notified-on-other-qp" Ordering
         what: "The program tells the peer of WRITEs by messages on another queue pair, before the WRITEs are \

@@ -12,6 +12,7 @@ mod answers;
 pub mod cancellation;
 pub mod capability;
 mod clocks;
+pub mod data_watch;
 pub mod environment;
 pub mod event_fd;
 pub mod event_pipe;

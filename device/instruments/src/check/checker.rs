@@ -7,7 +7,7 @@ use pumice_transport::types::{Peer, QpState};
 use super::checks::Checks;
 use super::context::{Capture, Context};
 use super::kept::Of;
-use super::means::{Fill, OwnStack, Read, Switches, Watch};
+use super::means::{Fill, OwnStack, Read, Switches, Watch, Watchpoints};
 use super::of_device::OfDevice;
 use super::recorded::Findings;
 use super::told::{Check, Effect};
@@ -119,6 +119,12 @@ impl Checker {
     /// The buffers of posted receives are filled like this.
     pub fn poisons_by(&mut self, fill: Fill) {
         self.context.means.fill = Some(fill);
+        self.lend();
+    }
+
+    /// Accesses of the program to memory are watched like this; without it, no early use is found.
+    pub fn watches_memory_by(&mut self, watchpoints: Watchpoints) {
+        self.context.means.watchpoints = Some(watchpoints);
         self.lend();
     }
 

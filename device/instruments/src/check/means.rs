@@ -1,5 +1,7 @@
 //! How checks reach into the process.
 
+use pumice_ground::outside::data_watch::Word;
+
 /// Copies ranges (process address, bytes) one behind the other; false: one of them is not mapped. At most 64
 /// ranges are asked for at once.
 pub type Read = fn(&[(u64, usize)], &mut [u8]) -> bool;
@@ -16,6 +18,18 @@ pub type OwnStack = fn() -> (u64, u64);
 /// How often the calling thread has waited in the operating system since it began.
 pub type Switches = fn() -> u64;
 
+/// Watches words of memory for accesses of the calling thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Watchpoints {
+    /// Begins to watch one or two words: what names the watch. `None`: they are not watched.
+    pub begin: fn(&[Word]) -> Option<u64>,
+    /// Ends a watch.
+    pub end: fn(u64),
+    /// Takes an access, which has ended its watch: the watch, and which of its words it was. Return addresses
+    /// of the access replace those of the list, the innermost first.
+    pub take: fn(&mut Vec<u64>) -> Option<(u64, usize)>,
+}
+
 /// What the owner of a checker lends it. Without one of them, what needs it is not found.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Means {
@@ -26,4 +40,5 @@ pub(super) struct Means {
     pub(super) fill: Option<Fill>,
     pub(super) watch: Option<Watch>,
     pub(super) switches: Option<Switches>,
+    pub(super) watchpoints: Option<Watchpoints>,
 }

@@ -40,7 +40,9 @@ pub use context::Capture;
 pub use facts::{CqMade, ModifyFacts, QpMade};
 pub use holder::{call_ends, holding, holds_checker, set_holds_checker};
 pub use kind::{Family, FindingKind, JUDGED_LIVE, KINDS};
-pub use means::{Fill as FillMemory, OwnStack, Read as ReadMemory, Switches, Watch as WatchBounds};
+pub use means::{
+    Fill as FillMemory, OwnStack, Read as ReadMemory, Switches, Watch as WatchBounds, Watchpoints,
+};
 pub use of_device::OfDevice;
 pub use pumice_ground::call_stack::{MAX_FRAMES, Stack};
 pub use recorded::{Findings, MAX_FINDINGS, Recorded, Related};

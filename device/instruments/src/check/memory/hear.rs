@@ -19,6 +19,7 @@ use super::state::Memory;
 impl Memory {
     /// Something happened that may be about memory.
     pub(super) fn hear_of_memory(&mut self, context: &mut Context, event: &Event<'_>) {
+        self.tell_early_uses(context);
         match event {
             Event::Qp { qp, event } if context.qps.contains_key(&qp.qpn.value()) => {
                 self.hear_of_buffers(context, qp, event);
@@ -52,6 +53,8 @@ impl Memory {
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
         }
+        self.peer_may_have_told(context, event);
+        self.end_watches(context);
         self.tell_bounds(context);
     }
 
@@ -307,6 +310,7 @@ impl Memory {
         self.named.clear();
         self.arriving.clear();
         self.taken.clear();
+        self.early_uses.forked();
         self.tell_bounds(context);
         self.landed.clear();
     }

@@ -5,6 +5,9 @@
 //! bytes up to [`payload::MAX_BYTES`], beyond of blocks. Nothing is found of what is not remembered.
 
 mod changes;
+mod early_uses;
+#[cfg(test)]
+mod early_uses_tests;
 mod freed;
 mod hear;
 mod hints;
@@ -17,12 +20,13 @@ mod span;
 mod state;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use pumice_events::Event;
 use pumice_transport::types::Cause;
 
 use super::context::Context;
-use super::told::{Check, Hint};
+use super::told::{Check, Effect, Hint};
 pub(super) use state::Memory;
 
 impl Check for Memory {
@@ -47,7 +51,12 @@ impl Check for Memory {
         self.user_under_way(address, bytes)
     }
 
+    fn settles(&mut self, context: &mut Context, _is_over: bool, _effects: &mut Vec<Effect>) {
+        self.tell_early_uses(context);
+    }
+
     fn memory_freed(&mut self, context: &mut Context, request: u64, call: &str) {
         self.is_freed(context, request, call);
+        self.end_watches(context);
     }
 }

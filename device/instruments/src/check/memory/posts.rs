@@ -115,6 +115,9 @@ impl Memory {
             posted.at_post = contents_of(&mut self.reader, &posted);
         }
         self.requests.add(posted);
+        if role == Role::Answer {
+            self.watch_answer(context, queue, number);
+        }
     }
 
     /// Marks a new request if the device stores something in its buffers that other requests use as well, or

@@ -11,6 +11,7 @@ use super::payload::{Contents, Reader};
 use super::regions::Regions;
 use super::requests::{QueueId, Requests, Role};
 use super::span::Span;
+use super::watched::EarlyUses;
 
 /// The memory of a program, as far as its device has to do with it.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ pub(in crate::check) struct Memory {
     pub(super) taken: NumberMap<u32, u64>,
     /// Requests whose buffers overlap, and whose completions wait to be polled; oldest first.
     pub(super) landed: VecDeque<Landed>,
+    /// Results of READs and atomics that the program may not use yet.
+    pub(super) early_uses: EarlyUses,
 }
 
 /// What came into buffers that another request uses, too.

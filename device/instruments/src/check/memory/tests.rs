@@ -16,13 +16,13 @@ use pumice_transport::wire::{Opcode, OperationClass, Psn, Qpn};
 use super::super::{Checker, QpMade};
 
 thread_local! {
-    static LINE: Cell<u64> = const { Cell::new(1) };
+    pub(super) static LINE: Cell<u64> = const { Cell::new(1) };
     /// What is mapped, from [`MEMORY`] on.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-const MEMORY: u64 = 0x10_0000;
-const KEY: u32 = 0x1203;
+pub(super) const MEMORY: u64 = 0x10_0000;
+pub(super) const KEY: u32 = 0x1203;
 const QP: u32 = 0x12;
 /// Packets of SENDs of the service RC.
 const FIRST: Opcode = Opcode::from_byte(0x00);
@@ -46,7 +46,7 @@ fn read(ranges: &[(u64, usize)], out: &mut [u8]) -> bool {
 }
 
 /// What follows happens at this line of the program.
-fn at(line: u64) {
+pub(super) fn at(line: u64) {
     LINE.set(line);
 }
 
@@ -55,7 +55,7 @@ fn write(offset: usize) {
     BYTES.with_borrow_mut(|bytes| bytes[offset] ^= 1);
 }
 
-struct Rung(Checker);
+pub(super) struct Rung(pub(super) Checker);
 
 impl Rung {
     /// A checker that knows a queue pair, and 64 KiB of memory under a key.
@@ -64,7 +64,7 @@ impl Rung {
     }
 
     /// The same with a queue pair of this service.
-    fn of(service: &'static str) -> Rung {
+    pub(super) fn of(service: &'static str) -> Rung {
         BYTES.set(vec![0; 0x10000]);
         let mut checker = Checker::new(capture, false);
         checker.reads_memory_by(read);
@@ -90,7 +90,7 @@ impl Rung {
         rung
     }
 
-    fn device(&mut self, event: &Event<'_>) {
+    pub(super) fn device(&mut self, event: &Event<'_>) {
         self.0.hear(event);
     }
 
@@ -99,7 +99,7 @@ impl Rung {
         self.0.hear(&Event::Qp { qp: &qp, event });
     }
 
-    fn send(&mut self, message: u64, opcode: SendOpcode, signaled: bool, sges: &[Sge]) {
+    pub(super) fn send(&mut self, message: u64, opcode: SendOpcode, signaled: bool, sges: &[Sge]) {
         let length_bytes = sges.iter().map(|sge| sge.length).sum();
         let psn = Psn::new(message as u32);
         let (wr_id, packet_count, inline) = (message, 1, false);
@@ -131,7 +131,7 @@ impl Rung {
         });
     }
 
-    fn receive(&mut self, wr_id: u64, sges: &[Sge]) {
+    pub(super) fn receive(&mut self, wr_id: u64, sges: &[Sge]) {
         self.qp(&QpEvent::RecvPosted { request: &RecvRequest { wr_id, sges } });
     }
 
@@ -147,24 +147,24 @@ impl Rung {
         });
     }
 
-    fn stores(&mut self, range: RemoteRange, ends: bool) {
+    pub(super) fn stores(&mut self, range: RemoteRange, ends: bool) {
         self.qp(&QpEvent::RemoteAccess { class: OperationClass::Write, range, ends });
     }
 
-    fn receives(&mut self, wr_id: u64, byte_len: u32) {
+    pub(super) fn receives(&mut self, wr_id: u64, byte_len: u32) {
         let (opcode, qp_num) = (WcOpcode::Recv, QP);
         let completion = WorkCompletion { wr_id, opcode, qp_num, byte_len, ..WorkCompletion::default() };
         self.qp(&QpEvent::Completed { completion: &completion, cq: 5, released: 0 });
     }
 
-    fn polls(&mut self, wr_id: u64) {
+    pub(super) fn polls(&mut self, wr_id: u64) {
         let (opcode, qp_num) = (WcOpcode::Recv, QP);
         let completion = WorkCompletion { wr_id, opcode, qp_num, ..WorkCompletion::default() };
         let cq = Handle { index: 5, generation: 0 };
         self.device(&Event::Polled { cq, completion: &completion });
     }
 
-    fn completes(&mut self, opcode: WcOpcode, status: WcStatus, wr_id: u64, released: u32) {
+    pub(super) fn completes(&mut self, opcode: WcOpcode, status: WcStatus, wr_id: u64, released: u32) {
         let completion = WorkCompletion { wr_id, status, opcode, qp_num: QP, ..WorkCompletion::default() };
         self.qp(&QpEvent::Completed { completion: &completion, cq: 5, released });
     }
@@ -175,19 +175,19 @@ impl Rung {
         self.polls_send();
     }
 
-    fn polls_send(&mut self) {
+    pub(super) fn polls_send(&mut self) {
         let completion = WorkCompletion { opcode: WcOpcode::Send, qp_num: QP, ..WorkCompletion::default() };
         let cq = Handle { index: 5, generation: 0 };
         self.device(&Event::Polled { cq, completion: &completion });
     }
 
     /// Kinds, lines and counts of what was found.
-    fn found(&mut self) -> Vec<(&'static str, u64, u64)> {
+    pub(super) fn found(&mut self) -> Vec<(&'static str, u64, u64)> {
         let all = self.0.findings().all().iter();
         all.map(|one| (one.kind.name, one.place.addresses()[0], one.count)).collect()
     }
 
-    fn numbers(&mut self) -> String {
+    pub(super) fn numbers(&mut self) -> String {
         self.0.findings().all().iter().map(|one| one.numbers.as_str()).collect()
     }
 }
@@ -198,16 +198,16 @@ fn path() -> Path {
     Path { flow, traffic_class: 0, hop_limit: 64, flow_label: 0 }
 }
 
-fn context() -> QpContext {
+pub(super) fn context() -> QpContext {
     let qpn = Qpn::new(QP);
     QpContext { qpn, pd: 1, send_cq: 5, recv_cq: 5, recv_queue: 9, xrcd: 0, ordinal: 0 }
 }
 
-fn sge(offset: u64, length: u32) -> Sge {
+pub(super) fn sge(offset: u64, length: u32) -> Sge {
     Sge { address: offset, length, lkey: KEY }
 }
 
-fn range(offset: u64, length: u64) -> RemoteRange {
+pub(super) fn range(offset: u64, length: u64) -> RemoteRange {
     RemoteRange { rkey: KEY, address: offset, length_bytes: length }
 }
 

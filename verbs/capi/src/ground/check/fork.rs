@@ -12,6 +12,7 @@ use std::time::Duration;
 use pumice_device::check::{Checker, holds_checker, set_holds_checker};
 use pumice_device::outside;
 
+use super::early_uses;
 use super::killed;
 use super::outputs::Outputs;
 use super::state::checker;
@@ -76,6 +77,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     killed::has_writer(false);
+    early_uses::forked();
     if let Some(mut held) = HELD.try_with(RefCell::take).ok().flatten() {
         held.outputs.close();
         set_holds_checker(false);

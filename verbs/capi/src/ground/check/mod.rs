@@ -5,6 +5,7 @@
 //! library finds the symbols and writes.
 
 mod asleep;
+mod early_uses;
 mod exit;
 mod fork;
 mod freed;

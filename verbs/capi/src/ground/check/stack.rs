@@ -48,6 +48,47 @@ fn unwind(addresses: &mut Vec<u64>, stack: &mut KnownStack) {
     unsafe { backtrace::trace_unsynchronized(&mut look) };
 }
 
+/// As [`unwind`], from where a signal has interrupted the thread, and without memory of its own: how many
+/// there are. The instruction is the first frame. Frames of the library are among them.
+pub(super) fn unwind_trap(instruction: u64, its_stack: u64, frames: &mut [u64]) -> usize {
+    let here = (&raw const instruction).addr() as u64;
+    let Some((first, others)) = frames.split_first_mut() else { return 0 };
+    *first = instruction;
+    if its_stack.wrapping_sub(here) >= HANDLER_BYTES {
+        return 1;
+    }
+    let (mut depth, mut count, mut is_behind) = (0, 0, false);
+    let mut look = |frame: &backtrace::Frame| {
+        let address = frame.ip().addr() as u64;
+        depth += 1;
+        match others.get_mut(count).filter(|_| is_behind && address != 0) {
+            Some(other) => (*other, count) = (address, count + 1),
+            None if is_behind => return false,
+            None => is_behind = address == instruction,
+        }
+        depth < MAX_DEPTH
+    };
+    // SAFETY: as in `unwind`.
+    unsafe { backtrace::trace_unsynchronized(&mut look) };
+    count + 1
+}
+
+/// Whether an address is in this library or its preload.
+pub(super) fn is_own(address: u64) -> bool {
+    own_ranges().iter().any(|range| range.contains(&address))
+}
+
+/// Finds where the libraries are in memory, which takes locks of the loader and memory.
+pub(super) fn prepare_ranges() {
+    let _ = (own_ranges(), c_library());
+}
+
+/// Where the C library is in memory.
+pub(super) fn c_library() -> &'static Range<u64> {
+    static RANGE: Settled<Range<u64>> = Settled::new();
+    RANGE.get_or_init(|| range_of((libc::memcmp as *const c_void).addr()))
+}
+
 /// How far above a handler of signals the stack is that it interrupted, if both are on one stack.
 const HANDLER_BYTES: u64 = 64 << 10;
 
@@ -66,7 +107,7 @@ pub(super) fn of_a_fault(instruction: u64, its_stack: u64) -> Vec<u64> {
     // A return address is behind its call.
     addresses.insert(0, instruction + 1);
     // Functions of the C library are not the program's own.
-    let library = range_of((libc::memcmp as *const c_void).addr());
+    let library = c_library();
     let own = addresses.iter().position(|address| !library.contains(address));
     addresses.drain(..own.unwrap_or_default());
     addresses

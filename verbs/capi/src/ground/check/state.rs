@@ -8,7 +8,7 @@ use pumice_device::check::{Checker, OfDevice, holding};
 use pumice_device::memory::{fill_mapped, on_demand_is_available, read_mapped, read_registered};
 use pumice_device::outside::lineage::PerProcess;
 
-use super::{stack, waits};
+use super::{early_uses, stack, waits};
 use crate::ground::environment;
 use crate::ground::own_devices::{device_at, name_of};
 use crate::ground::process::own_process;
@@ -65,6 +65,7 @@ fn new_checker() -> Checker {
         checker.reads_mapped_memory_by(|ranges, out| unsafe { read_registered(ranges, out) });
     }
     checker.knows_stacks_by(stack::own_stack);
+    checker.watches_memory_by(early_uses::WATCHPOINTS);
     if settings.is_some_and(|settings| settings.poisons) {
         checker.poisons_by(fill_mapped);
     }
