@@ -321,7 +321,7 @@ impl Resources {
         }
     }
 
-    /// The same of an event that counts nothing, if someone listens to its topic.
+    /// The same of an event that counts nothing, if a subscriber listens to its topic.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
