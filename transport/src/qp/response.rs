@@ -338,12 +338,11 @@ impl Responses {
                 if self.queue.len() == 1
                     && !(host.listens(Topic::Answers) && (host.decides() || !fate.is_ordinary())) =>
             {
-                let mut answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
+                let answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
                 let progress = answer.acknowledge(path, sink);
                 if progress == Progress::Idle {
                     if host.listens(Topic::Answers) {
-                        let transmission = self.transmissions.note(*psn, 1);
-                        tell_acknowledged(settings, path, &answer, response.message(), transmission, host);
+                        tell_acknowledged(settings, path, response, &mut self.transmissions, host);
                     }
                     self.queue.clear();
                 }
@@ -436,12 +435,13 @@ fn identity(settings: &Settings, psn: Psn, message: u32, transmission: u32) -> P
 fn tell_acknowledged<H: Host>(
     settings: &Settings,
     path: &Path,
-    answer: &Answer,
-    message: u32,
-    transmission: u32,
+    response: &Response,
+    transmissions: &mut Transmissions,
     host: &mut H,
 ) {
-    let identity = identity(settings, answer.bth.psn, message, transmission);
+    let Response::Acknowledge { syndrome, psn, msn, .. } = response else { return };
+    let answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
+    let identity = identity(settings, *psn, response.message(), transmissions.note(*psn, 1));
     let (bth, aeth) = (&answer.bth, Some(answer.aeth));
     Written { identity, bth, aeth, payload_bytes: 0, psn_count: 1, path }.emit(settings, host);
 }
@@ -475,7 +475,7 @@ impl Answer {
 
     /// Sends it, an acknowledgement.
     #[inline]
-    fn acknowledge<T: Transmit>(&mut self, path: &Arc<Path>, sink: &mut T) -> Progress {
+    fn acknowledge<T: Transmit>(mut self, path: &Arc<Path>, sink: &mut T) -> Progress {
         let extend = |extensions: &mut Extensions<'_>| extensions.put(|| self.aeth);
         let fill = |_: &mut [u8]| Ok::<(), Infallible>(());
         match outbound::emit(path, &mut self.bth, 0, sink, extend, fill) {
