@@ -136,17 +136,22 @@ impl TraceQueue {
 
     /// The same of a record without texts of others; the way of a packet comes before it, if it is new.
     ///
-    /// Part of its callers, so that the fields of a record are stored where it waits, and nowhere before; and
-    /// without a call before that, for whose sake registers would be saved.
+    /// Part of its callers, and made here, so that the fields of a record are stored where it waits, and
+    /// nowhere before; and without a call before that, for whose sake registers would be saved.
     #[inline(always)]
-    pub(super) fn put_value(&self, at_ns: u64, way: Option<Way>, record: Record<'static>) {
+    pub(super) fn put_value(
+        &self,
+        at_ns: u64,
+        way: impl Fn() -> Option<Way>,
+        record: impl Fn() -> Record<'static>,
+    ) {
         if let Some(mut queued) = self.shared.queued.try_lock()
-            && queued.takes_at_once(way.as_ref())
+            && queued.takes_at_once(way().as_ref())
         {
-            queued.records.push(Waiting::Value(at_ns, record));
+            queued.records.push(Waiting::Value(at_ns, record()));
             return self.wake_if_idle(queued);
         }
-        self.put_slowly(at_ns, way, record);
+        self.put_slowly(at_ns, way(), record());
     }
 
     #[cold]

@@ -118,12 +118,12 @@ impl TraceSubscriber {
 
     /// The device was open before, and has these objects. `join` lets it hear from then on.
     pub fn find(&self, now: &dyn Existing, at_ns: u64, join: impl FnOnce()) {
-        self.queue.put_value(at_ns, None, Record::Began {});
-        now.queue_pairs(&mut |found| self.queue.put_value(at_ns, None, of_found(found)));
+        self.queue.put_value(at_ns, || None, || Record::Began {});
+        now.queue_pairs(&mut |found| self.queue.put_value(at_ns, || None, || of_found(found)));
         join();
         // From now on polls are heard, in the order in which they happen.
         now.completion_queues(&mut |cq, waiting| {
-            self.queue.put_value(at_ns, None, Record::CqFound { cq, waiting });
+            self.queue.put_value(at_ns, || None, || Record::CqFound { cq, waiting });
         });
     }
 
@@ -158,14 +158,14 @@ impl Subscriber for TraceSubscriber {
         match event {
             Event::Qp { qp, event } => self.hear_of_message(at_ns, qp.ordinal, event),
             Event::Polled { cq, completion } => {
-                let record = Record::Polled {
+                let record = || Record::Polled {
                     cq: cq.index,
                     qpn: completion.qp_num,
                     wr_id: completion.wr_id,
                     status: completion.status as u8,
                     opcode: completion.opcode as u8,
                 };
-                self.queue.put_value(at_ns, None, record);
+                self.queue.put_value(at_ns, || None, record);
             }
             _ => self.hear_of_device(at_ns, event),
         }
@@ -211,7 +211,7 @@ impl TraceSubscriber {
     fn hear_of_message(&self, at_ns: u64, qp: u32, event: &QpEvent<'_>) {
         match event {
             QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path } => {
-                let record = Record::PacketSent {
+                let record = || Record::PacketSent {
                     qp,
                     side: naming::side(identity.side),
                     message: identity.message,
@@ -221,23 +221,23 @@ impl TraceSubscriber {
                     length: *length_bytes,
                     destination: destination.value(),
                 };
-                self.queue.put_value(at_ns, Some(way_of(qp, true, &path.flow)), record);
+                self.queue.put_value(at_ns, || Some(way_of(qp, true, &path.flow)), record);
             }
             QpEvent::PacketReceived { opcode, psn, length_bytes, source, flow, .. } => {
-                let record = Record::PacketReceived {
+                let record = || Record::PacketReceived {
                     qp,
                     psn: psn.value(),
                     opcode: opcode.byte(),
                     length: *length_bytes,
                     source: source.map(Qpn::value),
                 };
-                self.queue.put_value(at_ns, Some(way_of(qp, false, flow)), record);
+                self.queue.put_value(at_ns, || Some(way_of(qp, false, flow)), record);
             }
             QpEvent::Acknowledged { before } => {
-                self.queue.put_value(at_ns, None, Record::Acknowledged { qp, before: before.value() });
+                self.queue.put_value(at_ns, || None, || Record::Acknowledged { qp, before: before.value() });
             }
             QpEvent::Completed { completion, cq, released } => {
-                let record = Record::Completed {
+                let record = || Record::Completed {
                     qp,
                     cq: *cq,
                     wr_id: completion.wr_id,
@@ -246,7 +246,7 @@ impl TraceSubscriber {
                     bytes: completion.byte_len,
                     released: *released,
                 };
-                self.queue.put_value(at_ns, None, record);
+                self.queue.put_value(at_ns, || None, record);
             }
             _ => self.hear_of_request(at_ns, qp, event),
         }
@@ -259,7 +259,7 @@ impl TraceSubscriber {
             QpEvent::SendPosted {
                 wr_id, message, opcode, length_bytes, psn, packet_count, signaled, ..
             } => {
-                let record = Record::SendPosted {
+                let record = || Record::SendPosted {
                     qp,
                     message: *message,
                     wr_id: *wr_id,
@@ -269,11 +269,15 @@ impl TraceSubscriber {
                     packets: *packet_count,
                     signaled: *signaled,
                 };
-                self.queue.put_value(at_ns, None, record);
+                self.queue.put_value(at_ns, || None, record);
             }
             QpEvent::RecvPosted { request } => {
-                let bytes = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
-                self.queue.put_value(at_ns, None, Record::RecvPosted { qp, wr_id: request.wr_id, bytes });
+                let bytes: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
+                self.queue.put_value(
+                    at_ns,
+                    || None,
+                    || Record::RecvPosted { qp, wr_id: request.wr_id, bytes },
+                );
             }
             _ => self.hear_of_trouble(at_ns, qp, event),
         }
@@ -288,10 +292,10 @@ impl TraceSubscriber {
             return self.queue.put(at_ns, &Record::Logged { qp, text: &text });
         }
         if let Some(record) = of_queue_pair(qp, event) {
-            self.queue.put_value(at_ns, None, record);
+            self.queue.put_value(at_ns, || None, || record);
         }
         if let QpEvent::StateChanged { to: QpState::Rts, requests, reads, .. } = *event {
-            self.queue.put_value(at_ns, None, Record::SendLimits { qp, requests, reads });
+            self.queue.put_value(at_ns, || None, || Record::SendLimits { qp, requests, reads });
         }
     }
 
@@ -306,10 +310,18 @@ impl TraceSubscriber {
                 return self.tell_fault(at_ns, event);
             }
             Event::CompletionEventRaised { cq } => {
-                return self.queue.put_value(at_ns, None, Record::CompletionEventRaised { cq: cq.index });
+                return self.queue.put_value(
+                    at_ns,
+                    || None,
+                    || Record::CompletionEventRaised { cq: cq.index },
+                );
             }
             Event::CompletionEventDelivered { cq } => {
-                return self.queue.put_value(at_ns, None, Record::CompletionEventDelivered { cq: cq.index });
+                return self.queue.put_value(
+                    at_ns,
+                    || None,
+                    || Record::CompletionEventDelivered { cq: cq.index },
+                );
             }
             _ => {}
         }
