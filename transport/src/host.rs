@@ -317,6 +317,12 @@ pub trait Host {
         false
     }
 
+    /// Whether the host decides about packets on their way: only then [`Host::fate`] is asked.
+    #[inline]
+    fn decides(&self) -> bool {
+        true
+    }
+
     /// What is to happen to a packet on its way. Asked only if the host listens to packets: of a packet that
     /// is in the sink, and of an ACK when the message that it acknowledges has been executed.
     fn fate(&mut self, qp: &QpContext, departure: &Departure<'_>) -> Fate {
@@ -334,6 +340,13 @@ pub trait Host {
     /// Something happened to this QP. The host counts what [`QpEvent::counter`] says, whether it listens or
     /// not.
     fn emit(&mut self, qp: &QpContext, event: QpEvent<'_>);
+
+    /// As [`Host::emit`], of an event to whose topic the host listens and for which it counts nothing.
+    #[inline]
+    fn tell(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+        debug_assert!(event.counter().is_none(), "{event} is counted");
+        self.emit(qp, *event);
+    }
 
     /// Why something just went wrong, for the operator's log.
     #[cold]

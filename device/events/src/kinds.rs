@@ -29,8 +29,10 @@ bitflags! {
         const STATES = Topic::States.bit();
         /// Requests posted.
         const POSTS = Topic::Posts.bit();
-        /// Packets sent and received; frequent.
+        /// Packets sent and received, answers apart; frequent.
         const PACKETS = Topic::Packets.bit();
+        /// Packets of answers, sent and received; frequent. Who wants these has to want `PACKETS`, too.
+        const ANSWERS = Topic::Answers.bit();
         /// Packets that were dropped, repeated or out of turn.
         const DROPS = Topic::Drops.bit();
         /// NAKs, and congestion notifications.

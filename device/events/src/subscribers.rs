@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use pumice_ground::clock::Clock;
+use pumice_transport::event::Topic;
 
 use super::kinds::{Event, Topics};
 
@@ -44,9 +45,11 @@ pub struct Subscribers {
     /// Those of the list and of the guests.
     topics: AtomicU32,
     /// Each with its topics.
-    list: Vec<(Topics, Box<dyn Subscriber>)>,
-    /// Who of the list listens to a topic, by the number of its bit: places in the list, in order.
-    of_topic: Vec<Vec<usize>>,
+    list: Vec<(Topics, Arc<dyn Subscriber>)>,
+    /// Who of the list listens to a topic, by the number of its bit, in the order of the list.
+    of_topic: [Box<[Arc<dyn Subscriber>]>; u32::BITS as usize],
+    /// The one of those, where there is no other.
+    only: [Option<Arc<dyn Subscriber>>; u32::BITS as usize],
     /// Those of the guests.
     guest_topics: AtomicU32,
     guests: RwLock<Vec<Guest>>,
@@ -83,16 +86,21 @@ impl fmt::Debug for Subscribers {
 impl Subscribers {
     /// These, who are told the time of this clock.
     pub fn new(list: Vec<Box<dyn Subscriber>>, clock: Clock) -> Subscribers {
-        let list: Vec<_> = list.into_iter().map(|one| (one.topics(), one)).collect();
+        let list: Vec<_> = list.into_iter().map(|one| (one.topics(), Arc::from(one))).collect();
         let own = list.iter().fold(Topics::empty(), |all, (topics, _)| all | *topics);
-        let of_topic = (0..u32::BITS).map(|bit| {
+        let of_topic: [Box<[_]>; _] = std::array::from_fn(|bit| {
             let topic = Topics::from_bits_retain(1 << bit);
-            (0..).zip(&list).filter(|(_, (own, _))| own.intersects(topic)).map(|(place, _)| place).collect()
+            list.iter().filter(|(own, _)| own.intersects(topic)).map(|(_, one)| Arc::clone(one)).collect()
+        });
+        let only = std::array::from_fn(|bit| match of_topic.get(bit).map(|all| &**all) {
+            Some([only]) => Some(Arc::clone(only)),
+            _ => None,
         });
         Subscribers {
             own,
             topics: AtomicU32::new(own.bits()),
-            of_topic: of_topic.collect(),
+            of_topic,
+            only,
             list,
             guest_topics: AtomicU32::new(0),
             guests: RwLock::default(),
@@ -154,9 +162,16 @@ impl Subscribers {
     /// Tells those who listen.
     #[inline]
     pub fn emit(&self, event: &Event<'_>) {
-        if self.listen(event.topics()) {
-            self.deliver(self.now_ns(), event.topics(), event);
+        let topics = event.topics();
+        if self.listen(topics) {
+            self.deliver_now(topics, event);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn deliver_now(&self, topics: Topics, event: &Event<'_>) {
+        self.deliver(self.now_ns(), topics, event);
     }
 
     /// Now, on the clock whose times subscribers are told.
@@ -164,28 +179,45 @@ impl Subscribers {
         self.clock.now_ns()
     }
 
+    /// Who listens to this topic, if that is one of the list and no other, and there are no guests.
+    #[inline(always)]
+    pub fn only_one(&self, topic: Topic) -> Option<&dyn Subscriber> {
+        let only = self.only.get(topic as usize)?.as_deref();
+        only.filter(|_| self.guest_topics.load(Ordering::Relaxed) == 0)
+    }
+
     /// Tells those who listen to these topics, which are those of the event, what happened at this time.
-    #[cold]
-    pub fn deliver(&self, at_ns: u64, topics: Topics, event: &Event<'_>) {
+    /// False: none does.
+    #[inline(always)]
+    pub fn deliver(&self, at_ns: u64, topics: Topics, event: &Event<'_>) -> bool {
         // Nearly every event has one topic, and few of those who listen want that.
-        if topics.bits().is_power_of_two() {
-            let listeners = self.of_topic.get(topics.bits().trailing_zeros() as usize);
-            for place in listeners.into_iter().flatten() {
-                if let Some((_, subscriber)) = self.list.get(*place) {
-                    subscriber.hear(at_ns, event);
-                }
-            }
-        } else {
-            for (_, subscriber) in self.list.iter().filter(|(own, _)| own.intersects(topics)) {
+        let mut is_heard = false;
+        if !topics.bits().is_power_of_two() {
+            self.deliver_to_several(at_ns, topics, event);
+            is_heard = true;
+        } else if let Some(listeners) = self.of_topic.get(topics.bits().trailing_zeros() as usize) {
+            for subscriber in listeners {
                 subscriber.hear(at_ns, event);
+                is_heard = true;
             }
         }
         if Topics::from_bits_retain(self.guest_topics.load(Ordering::Relaxed)).intersects(topics) {
             self.deliver_to_guests(at_ns, topics, event);
+            is_heard = true;
+        }
+        is_heard
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn deliver_to_several(&self, at_ns: u64, topics: Topics, event: &Event<'_>) {
+        for (_, subscriber) in self.list.iter().filter(|(own, _)| own.intersects(topics)) {
+            subscriber.hear(at_ns, event);
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn deliver_to_guests(&self, at_ns: u64, topics: Topics, event: &Event<'_>) {
         let guests = self.guests.read().unwrap_or_else(PoisonError::into_inner);
         for guest in guests.iter().filter(|guest| guest.topics.intersects(topics)) {

@@ -87,6 +87,12 @@ impl<T> BriefLock<T> {
         Brief(self, PhantomData)
     }
 
+    /// The value, unless another thread has it.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Brief<'_, T>> {
+        self.taken.take().then(|| Brief(self, PhantomData))
+    }
+
     /// The value, which no other thread can have.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
@@ -189,7 +195,8 @@ mod tests {
         let mut value = BriefLock::new(1);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             *value.lock() = 2;
-            let _held = value.lock();
+            let _held = value.try_lock().expect("no one has it");
+            assert!(value.try_lock().is_none());
             panic!("contained on purpose");
         }));
         assert!(outcome.is_err());

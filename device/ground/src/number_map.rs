@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// Entries that are found without a search.
 const LATELY: usize = 64;
 
+/// So few entries are looked through sooner than their places are found.
+const FEW: usize = 6;
+
 /// Values by numbers, as in a [`BTreeMap`]. An entry that was asked for lately is found without a search:
 /// queue pairs and completion queues are asked for many times with each message, and a program uses few at a
 /// time.
@@ -39,7 +42,10 @@ impl<K: Copy + Ord + Into<u64>, V> NumberMap<K, V> {
 
     #[inline(never)]
     fn search(&self, number: K, lately: &Cell<usize>) -> Option<usize> {
-        let place = *self.places.get(&number)?;
+        let place = match self.entries.len() {
+            ..=FEW => self.entries.iter().position(|(own, _)| *own == number)?,
+            _ => *self.places.get(&number)?,
+        };
         lately.set(place);
         Some(place)
     }

@@ -102,7 +102,23 @@ impl Pass {
 impl Transmissions {
     /// Notes that `count` PSNs from `psn` on are sent, and says which transmission of the first one it is. A
     /// gap counts as sent: a coalesced acknowledgement speaks for the PSNs before it.
+    #[inline]
     pub fn note(&mut self, psn: Psn, count: u32) -> u32 {
+        // Nearly always it is the next one, and nothing was sent twice.
+        if let Some(current) = &mut self.current
+            && self.earlier.is_empty()
+            && current.end == psn
+        {
+            let end = psn.plus(count);
+            if end.since(current.first) <= REACH as i32 {
+                current.end = end;
+                return 1;
+            }
+        }
+        self.note_turn(psn, count)
+    }
+
+    fn note_turn(&mut self, psn: Psn, count: u32) -> u32 {
         let end = psn.plus(count);
         match &mut self.current {
             Some(current) if !psn.is_before(current.end) => {

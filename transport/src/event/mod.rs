@@ -28,8 +28,10 @@ pub enum Topic {
     States,
     /// Requests posted by the program.
     Posts,
-    /// Packets sent and received; frequent.
+    /// Packets sent and received, answers apart; frequent.
     Packets,
+    /// Packets of answers, sent and received; frequent. Who wants these has to want those of `Packets`.
+    Answers,
     /// Packets that were dropped, repeated or out of turn.
     Drops,
     /// ACK and NAK traffic that refuses, and congestion notifications.
@@ -155,6 +157,8 @@ pub enum QpEvent<'a> {
     },
     /// A packet arrived for it, before anything is checked.
     PacketReceived {
+        /// It is an answer of the responder at the other end, by its opcode.
+        is_answer: bool,
         /// Its opcode.
         opcode: Opcode,
         /// Its PSN.
@@ -320,6 +324,8 @@ impl QpEvent<'_> {
         match self {
             QpEvent::StateChanged { .. } | QpEvent::SourcePortReplaced { .. } => Topic::States,
             QpEvent::SendPosted { .. } | QpEvent::RecvPosted { .. } => Topic::Posts,
+            QpEvent::PacketSent { identity: PacketIdentity { side: Side::Responder, .. }, .. }
+            | QpEvent::PacketReceived { is_answer: true, .. } => Topic::Answers,
             QpEvent::PacketSent { .. }
             | QpEvent::PacketReceived { .. }
             | QpEvent::Acknowledged { .. }

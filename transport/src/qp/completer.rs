@@ -203,7 +203,7 @@ impl Requester {
         self.heard = Heard::default();
         self.window.on_acked(reached, count as u32, now_ns);
         if host.listens(Topic::Packets) {
-            host.emit(&settings.context, QpEvent::Acknowledged { before: reached });
+            host.tell(&settings.context, &QpEvent::Acknowledged { before: reached });
             if self.window.is_told_again(now_ns) {
                 let (rtt_ns, window_packets) = (self.window.rtt_ns(), self.window.packets());
                 let measured = QpEvent::Measured { rtt_ns, window_packets, in_flight_packets };

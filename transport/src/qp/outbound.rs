@@ -40,6 +40,7 @@ pub(crate) struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
+    #[inline]
     fn length_bytes(&self) -> u32 {
         packet_bytes(self.bth.opcode, self.payload_bytes) as u32
     }
@@ -64,11 +65,12 @@ impl<'a> Written<'a> {
     }
 
     /// Tells of the packet, which is in the sink.
+    #[inline]
     pub(crate) fn emit<H: Host>(&self, settings: &Settings, host: &mut H) {
         let Bth { opcode, psn, destination, .. } = *self.bth;
         let (identity, path, length_bytes) = (self.identity, self.path, self.length_bytes());
         let event = QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path };
-        host.emit(&settings.context, event);
+        host.tell(&settings.context, &event);
     }
 }
 
@@ -79,12 +81,13 @@ fn headers_of(opcode: Opcode) -> (HeaderSet, usize) {
 }
 
 /// Bytes of a packet from the BTH to the ICRC.
+#[inline]
 pub(crate) fn packet_bytes(opcode: Opcode, payload_bytes: usize) -> usize {
     headers_of(opcode).1 + payload_bytes.next_multiple_of(4) + ICRC_BYTES
 }
 
 /// Tells of a packet that is in the sink, and does to it what the host decides, which it returns.
-#[cold]
+#[inline]
 pub(crate) fn emit_sent<H: Host, T: Transmit>(
     settings: &Settings,
     written: &Written<'_>,
@@ -92,6 +95,21 @@ pub(crate) fn emit_sent<H: Host, T: Transmit>(
     sink: &mut T,
 ) -> Fate {
     written.emit(settings, host);
+    if !host.decides() {
+        return Fate::default();
+    }
+    decide(settings, written, host, sink)
+}
+
+/// Does to the packet that is in the sink what the host decides.
+#[cold]
+#[inline(never)]
+fn decide<H: Host, T: Transmit>(
+    settings: &Settings,
+    written: &Written<'_>,
+    host: &mut H,
+    sink: &mut T,
+) -> Fate {
     let fate = host.fate(&settings.context, &written.departure(settings));
     harm(fate.of_packet(), sink);
     fate

@@ -210,7 +210,7 @@ impl QueuePair {
                 inline,
                 request,
             };
-            host.emit(&self.settings.context, event);
+            host.tell(&self.settings.context, &event);
         }
         //= linux:rxe_req.c#rxe_requester
         //| A request that is posted in ERR is flushed.

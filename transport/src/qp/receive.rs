@@ -65,14 +65,20 @@ impl QueuePair {
     /// Tells of a packet that arrived for it.
     #[cold]
     fn emit_received<H: Host>(&self, arrival: &Arrival<'_>, packet: &Packet<'_>, host: &mut H) {
+        let info = packet.info();
+        let is_answer = !info.is_request && !info.service.is_notification();
+        if is_answer && !host.listens(Topic::Answers) {
+            return;
+        }
         let psn = packet.bth().psn;
-        let first = if packet.info().is_request {
+        let first = if info.is_request {
             (self.state >= QpState::Rtr && self.settings.qp_type.is_connected())
                 .then(|| Psn::new(self.attributes.rq_psn))
         } else {
             Some(self.requester.first_psn)
         };
         let event = QpEvent::PacketReceived {
+            is_answer,
             opcode: packet.bth().opcode,
             psn,
             relative_psn: first.map(|first| PacketIdentity::relative(psn, first)),
@@ -80,7 +86,7 @@ impl QueuePair {
             source: packet.deth().map(|deth| deth.source),
             flow: arrival.flow,
         };
-        host.emit(&self.settings.context, event);
+        host.tell(&self.settings.context, &event);
     }
 
     /// Counts a packet that is dropped, and says why if that points to a mistake of a program.

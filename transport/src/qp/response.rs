@@ -215,7 +215,9 @@ impl Responses {
     ) {
         let syndrome = Syndrome::ACK_UNLIMITED;
         let fate = match settings.path.as_deref() {
-            Some(path) if host.listens(Topic::Packets) => ack_fate(settings, path, psn, msn, host),
+            Some(path) if host.listens(Topic::Answers) && host.decides() => {
+                ack_fate(settings, path, psn, msn, host)
+            }
             _ => Fate::default(),
         };
         if !fate.lost {
@@ -332,12 +334,16 @@ impl Responses {
         sink: &mut T,
     ) -> Result<Progress, Psn> {
         match (self.queue.front(), &settings.path) {
-            (Some(Response::Acknowledge { syndrome, psn, msn, .. }), Some(path))
-                if self.queue.len() == 1 && !host.listens(Topic::Packets) =>
+            (Some(response @ Response::Acknowledge { syndrome, psn, msn, fate }), Some(path))
+                if self.queue.len() == 1
+                    && !(host.listens(Topic::Answers) && (host.decides() || !fate.is_ordinary())) =>
             {
                 let answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
                 let progress = answer.acknowledge(path, sink);
                 if progress == Progress::Idle {
+                    if host.listens(Topic::Answers) {
+                        tell_acknowledged(settings, path, response, &mut self.transmissions, host);
+                    }
                     self.queue.clear();
                 }
                 Ok(progress)
@@ -383,7 +389,7 @@ impl Responses {
                 let sent = (&**path, outbound::packet_bytes(bth.opcode, payload_bytes));
                 pacer.handle_sent(Paced::Answers, sent, now_ns, &settings.context, host);
             }
-            if host.listens(Topic::Packets) {
+            if host.listens(Topic::Answers) {
                 let transmission = self.transmissions.note(psn, 1);
                 let identity = identity(settings, psn, response.message(), transmission);
                 let written =
@@ -421,6 +427,23 @@ fn identity(settings: &Settings, psn: Psn, message: u32, transmission: u32) -> P
         relative_psn: PacketIdentity::relative(psn, settings.rq_psn),
         transmission,
     }
+}
+
+/// Tells of an ACK, which is in the sink, and about which no one decides.
+#[cold]
+#[inline(never)]
+fn tell_acknowledged<H: Host>(
+    settings: &Settings,
+    path: &Path,
+    response: &Response,
+    transmissions: &mut Transmissions,
+    host: &mut H,
+) {
+    let Response::Acknowledge { syndrome, psn, msn, .. } = response else { return };
+    let answer = Answer::new(settings, Operation::Acknowledge, *psn, *syndrome, *msn);
+    let identity = identity(settings, *psn, response.message(), transmissions.note(*psn, 1));
+    let (bth, aeth) = (&answer.bth, Some(answer.aeth));
+    Written { identity, bth, aeth, payload_bytes: 0, psn_count: 1, path }.emit(settings, host);
 }
 
 /// What happens to the ACK of a message.

@@ -95,7 +95,7 @@ impl Engine {
             }
             let unreliable = entry.qp.qp_type().is_sent_once();
             sink.turn(TURN_BYTES.min(room).min(left_bytes), unreliable);
-            host.moment.end();
+            host.moment.goes_on(now_ns);
             let progress = entry.qp.transmit_requests(now_ns, &mut host, &mut sink);
             left_bytes = left_bytes.saturating_sub(sink.sealed_cost_bytes);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
@@ -180,7 +180,7 @@ impl Engine {
                 continue;
             }
             sink.turn(TURN_BYTES.min(left_bytes), false);
-            host.moment.end();
+            host.moment.goes_on(now_ns);
             let progress = entry.qp.transmit_responses(now_ns, &mut host, &mut sink);
             entry.traffic.sent(sink.sealed_packets, sink.sealed_bytes);
             targets.publish_failure(&mut entry.qp, &mut entry.sharing, &mut host);

@@ -265,6 +265,16 @@ impl Host for DeviceHost<'_> {
         self.resources.emit(qp, event);
     }
 
+    #[inline(always)]
+    fn tell(&mut self, qp: &QpContext, event: &QpEvent<'_>) {
+        self.resources.tell(qp, event.topic(), event);
+    }
+
+    #[inline]
+    fn decides(&self) -> bool {
+        self.decisions.asks_about_packets()
+    }
+
     fn halted(&mut self, qp: &QpContext) {
         self.resources.decisions.halted(qp);
     }
@@ -311,14 +321,28 @@ impl Resources {
         }
     }
 
+    /// The same of an event that counts nothing, if a subscriber listens to its topic.
     #[cold]
-    fn tell(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
-        if !self.events.listen(Topics::from_bits_retain(topic.bit())) {
-            // The one that listened has left, which takes no lock of the engine.
-            return self.follow_subscribers();
+    #[inline(never)]
+    pub(crate) fn tell(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
+        // Without another call, for whose sake registers would be saved.
+        if let Some(subscriber) = self.events.only_one(topic)
+            && let Some(at_ns) = self.moment.shared(topic)
+        {
+            subscriber.hear(at_ns, &Event::Qp { qp, event });
+        } else {
+            self.tell_all(qp, topic, event);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_all(&mut self, qp: &QpContext, topic: Topic, event: &QpEvent<'_>) {
         let at_ns = self.moment.of(topic, || self.events.now_ns());
-        self.events.deliver(at_ns, Topics::from_bits_retain(topic.bit()), &Event::Qp { qp, event });
+        if !self.events.deliver(at_ns, Topics::from_bits_retain(topic.bit()), &Event::Qp { qp, event }) {
+            // The one that listened has left, which takes no lock of the engine.
+            self.follow_subscribers();
+        }
     }
 
     /// Why something just went wrong, for the operator's log.
@@ -370,7 +394,7 @@ impl Resources {
         // A completion is long: it is copied into its queue from where it was made.
         let Made { cq, ref completion, released, solicited } = *made;
         if self.listens(Topic::Completions) {
-            self.emit(qp, QpEvent::Completed { completion, cq, released });
+            self.tell(qp, Topic::Completions, &QpEvent::Completed { completion, cq, released });
         }
         let Some(entry) = self.cqs.at(cq) else { return };
         self.new_completions = true;

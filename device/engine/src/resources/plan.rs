@@ -21,7 +21,7 @@ impl Resources {
         self.topics = self.events.topics();
         // What is sent is described to those who decide.
         if self.decisions.asks_about_packets() {
-            self.topics |= Topics::PACKETS;
+            self.topics |= Topics::PACKETS | Topics::ANSWERS;
         }
     }
 

@@ -202,7 +202,7 @@ impl Resources {
             Some(Receives::Own(queue)) => {
                 queue.post(request)?;
                 if self.listens(Topic::Posts) {
-                    self.emit(qp, QpEvent::RecvPosted { request });
+                    self.tell(qp, Topic::Posts, &QpEvent::RecvPosted { request });
                 }
                 Ok(())
             }

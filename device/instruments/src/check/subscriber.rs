@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pumice_events::{Event, Subscriber, Topics};
-use pumice_transport::event::{QpEvent, Side};
+use pumice_transport::event::QpEvent;
 use pumice_transport::host::{Counter, QpContext};
 use pumice_transport::types::{WcStatus, WrClass};
 use pumice_transport::wire::Syndrome;
@@ -11,6 +11,7 @@ use pumice_transport::wire::Syndrome;
 use super::checker::Checker;
 use super::holder::holding;
 use super::of_device::OfDevice;
+use super::told::is_of_message;
 
 /// Tells a checker of the events of a device. Its lock is taken under the engine's, so who holds it must not
 /// call the device.
@@ -41,36 +42,36 @@ impl Subscriber for CheckSubscriber {
     }
 
     fn hear(&self, _at_ns: u64, event: &Event<'_>) {
-        if is_answer(event) {
-            return;
-        }
         holding(|| {
             self.checker.lock().unwrap_or_else(PoisonError::into_inner).on(self.device).hear(event);
         });
     }
 }
 
-/// Whether an event is about a packet of an answer. No check looks at those, and to see that is cheaper than
-/// the lock.
-fn is_answer(event: &Event<'_>) -> bool {
-    match event {
-        Event::Qp { event: QpEvent::PacketSent { identity, .. }, .. } => identity.side != Side::Requester,
-        Event::Qp { event: QpEvent::PacketReceived { opcode, .. }, .. } => {
-            opcode.info().is_some_and(|info| !info.is_request)
-        }
-        _ => false,
-    }
-}
-
 impl Checker {
     /// Something happened.
+    #[inline]
     pub fn hear(&mut self, event: &Event<'_>) {
+        let own = self.context.own;
+        match event {
+            Event::Qp { qp, event } if is_of_message(event) => {
+                if self.context.qps.contains_key(&qp.qpn.value()) {
+                    self.checks.hears_of_message(&mut self.context, qp, event);
+                }
+                self.hear_of_qp(qp, event);
+            }
+            Event::Polled { cq, completion } => self.polled(own.handle(cq.index), completion),
+            _ => self.hear_of_rest(event),
+        }
+    }
+
+    #[cold]
+    fn hear_of_rest(&mut self, event: &Event<'_>) {
         let own = self.context.own;
         self.checks.hears(&mut self.context, event);
         match event {
             Event::Qp { qp, event } => self.hear_of_qp(qp, event),
             Event::QpDestroyed { qp } => self.qp_destroyed(qp.qpn.value()),
-            Event::Polled { cq, completion } => self.polled(own.handle(cq.index), completion),
             Event::Armed { cq, solicited_only } => self.cq_armed(own.handle(cq.index), *solicited_only),
             Event::CompletionEventRaised { cq } => self.event_raised(own.handle(cq.index)),
             Event::CompletionEventDelivered { cq } => self.event_delivered(own.handle(cq.index)),

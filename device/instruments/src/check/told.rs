@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use pumice_calls::Call;
 use pumice_events::{AsyncElement, Event};
 use pumice_ground::call_stack::Stack;
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::QpContext;
 use pumice_transport::types::{
     AsyncEventType, Cause, Peer, QpState, RemoteRange, SendRequest, WcStatus, WorkCompletion,
 };
@@ -38,6 +40,22 @@ pub struct Effect {
     pub is_told: bool,
 }
 
+/// Whether an event comes with each message.
+#[inline]
+pub(super) const fn is_of_message(event: &QpEvent<'_>) -> bool {
+    matches!(
+        event,
+        QpEvent::SendPosted { .. }
+            | QpEvent::RecvPosted { .. }
+            | QpEvent::PacketSent { .. }
+            | QpEvent::PacketReceived { .. }
+            | QpEvent::Acknowledged { .. }
+            | QpEvent::Completed { .. }
+            | QpEvent::RemoteAccess { .. }
+            | QpEvent::RemoteWriteEnded { .. }
+    )
+}
+
 /// Looks for something that programs do wrong, with state of its own.
 ///
 /// It is told of calls and of the device's events, and has a method for each of those that it looks at. The
@@ -51,9 +69,14 @@ pub(super) trait Check: Debug + Send {
     fn begins_at(&mut self, _qp: u32, _next: u64) {}
     /// The owner of the checker has lent it something: [`Context::means`] has changed.
     fn means_given(&mut self, _context: &Context) {}
-    /// An event of the device, before the shared records have it.
+    /// An event of the device, but for those of messages and of polls, before the shared records have it.
     #[inline]
     fn hears(&mut self, _context: &mut Context, _event: &Event<'_>) {}
+
+    /// The same of an event of the kinds that come with each message ([`is_of_message`]), of a queue pair
+    /// that is known.
+    #[inline]
+    fn hears_of_message(&mut self, _context: &mut Context, _qp: &QpContext, _event: &QpEvent<'_>) {}
 
     /// The program makes a call, which is given the object at this address; 0 if none.
     #[inline]

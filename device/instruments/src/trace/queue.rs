@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pumice_ground::brief_lock::{Brief, BriefLock};
 use pumice_ground::outside;
 use pumice_ground::outside::thread::start_without_signals;
 use pumice_ground::outside::unsignalled::within_limit;
@@ -39,16 +40,16 @@ pub(super) struct TraceQueue {
 }
 
 struct SharedQueue {
+    /// Held for the copy of a record, and while no other lock is asked for.
+    queued: BriefLock<Queued>,
     state: Mutex<State>,
     /// There is something for the thread to do.
     wake: Condvar,
 }
 
+/// What the thread is to do besides.
 #[derive(Default)]
 struct State {
-    queued: Queued,
-    /// The thread waits for something to do.
-    is_idle: bool,
     /// The thread is to write at once.
     is_urgent: bool,
     is_ended: bool,
@@ -93,9 +94,10 @@ impl TraceQueue {
         let bytes = header.emit();
         within_limit(|| file.write_all(&[section, bytes.as_slice()].concat()))?;
         let header_at = end + section.len() as u64;
-        let mut state = State::default();
-        state.queued.swap(&mut usual_list());
-        let shared = Arc::new(SharedQueue { state: Mutex::new(state), wake: Condvar::new() });
+        let mut queued = Queued::default();
+        queued.swap(&mut usual_list());
+        let (queued, state) = (BriefLock::new(queued), Mutex::default());
+        let shared = Arc::new(SharedQueue { queued, state, wake: Condvar::new() });
         let own = Arc::clone(&shared);
         let run = move || {
             let file_bytes = header_at + bytes.len() as u64;
@@ -125,30 +127,51 @@ impl TraceQueue {
     pub(super) fn put(&self, at_ns: u64, record: &Record<'_>) {
         let mut fields = Vec::new();
         record.emit(&mut fields);
-        let mut state = self.shared.lock();
-        state.queued.put_emitted(at_ns, record.number(), fields);
-        self.wake_if_idle(state);
+        let mut queued = self.shared.queued.lock();
+        queued.put_emitted(at_ns, record.number(), fields);
+        self.wake_if_idle(queued);
     }
 
     /// The same of a record without texts of others; the way of a packet comes before it, if it is new.
-    #[inline]
-    pub(super) fn put_value(&self, at_ns: u64, way: Option<Way>, record: Record<'static>) {
-        let mut state = self.shared.lock();
-        state.queued.put(at_ns, way, record);
-        self.wake_if_idle(state);
+    ///
+    /// Part of its callers, and made here, so that the fields of a record are stored where it waits, and
+    /// nowhere before; and without a call before that, for whose sake registers would be saved.
+    #[inline(always)]
+    pub(super) fn put_value(
+        &self,
+        at_ns: u64,
+        way: impl Fn() -> Option<Way>,
+        record: impl Fn() -> Record<'static>,
+    ) {
+        if let Some(mut queued) = self.shared.queued.try_lock()
+            && queued.takes_at_once(way().as_ref())
+        {
+            queued.records.push(Waiting::Value(at_ns, record()));
+            return self.wake_if_idle(queued);
+        }
+        self.put_slowly(at_ns, way(), record());
     }
 
-    #[inline]
-    fn wake_if_idle(&self, mut state: MutexGuard<'_, State>) {
-        if std::mem::replace(&mut state.is_idle, false) {
-            drop(state);
-            self.shared.wake.notify_one();
+    #[cold]
+    #[inline(never)]
+    fn put_slowly(&self, at_ns: u64, way: Option<Way>, record: Record<'static>) {
+        let mut queued = self.shared.queued.lock();
+        queued.put(at_ns, way, record);
+        self.wake_if_idle(queued);
+    }
+
+    #[inline(always)]
+    fn wake_if_idle(&self, mut queued: Brief<'_, Queued>) {
+        if queued.is_idle {
+            queued.is_idle = false;
+            drop(queued);
+            self.shared.wake_thread();
         }
     }
 
     /// A queue pair was destroyed.
     pub(super) fn forget(&self, qp: u32) {
-        self.shared.lock().queued.forget(qp);
+        self.shared.queued.lock().forget(qp);
     }
 
     /// Has everything written, and waits for it, but not for longer than `patience`, and not for a lock: the
@@ -236,6 +259,15 @@ impl SharedQueue {
         }
     }
 
+    /// There is something for the thread, which waits.
+    #[cold]
+    #[inline(never)]
+    fn wake_thread(&self) {
+        // Once this lock was had, the thread either sleeps or has not looked yet.
+        drop(self.lock());
+        self.wake.notify_one();
+    }
+
     /// The thread: waits for records, gathers some more, writes them.
     fn run(&self, output: &mut Output<'_>) {
         let mut taken = usual_list();
@@ -250,10 +282,12 @@ impl SharedQueue {
                 self.lock().is_ended = true;
                 continue;
             }
-            state.queued.swap(&mut taken);
             let (is_urgent, is_ended) = (state.is_urgent, state.is_ended);
-            let (omitted, lost) = (state.queued.omitted, state.queued.lost);
             drop(state);
+            let mut queued = self.queued.lock();
+            queued.swap(&mut taken);
+            let (omitted, lost) = (queued.omitted, queued.lost);
+            drop(queued);
             if let Some(late) = late {
                 output.note(&mut taken, Record::Stalled { late_ns: late.as_nanos() as u64 });
             }
@@ -263,27 +297,30 @@ impl SharedQueue {
             let result = output.write(&taken);
             reuse(&mut taken);
             output.account(omitted + output.omitted, lost, is_urgent || is_ended);
-            let mut state = self.lock();
-            state.queued.has_failed |= result.is_err();
-            state.queued.is_full = output.is_full();
+            self.queued.lock().note_file(output.is_full(), result.is_err());
             if is_urgent {
-                state.is_urgent = false;
+                self.lock().is_urgent = false;
             }
-            drop(state);
             if is_ended {
                 return;
             }
         }
     }
 
+    /// Whether nothing waits: then the next record wakes the thread.
+    fn begins_to_idle(&self) -> bool {
+        let mut queued = self.queued.lock();
+        queued.is_idle = queued.records.is_empty();
+        queued.is_idle
+    }
+
     /// Waits for records and gathers some more; says how much later the thread went on than it meant to, if
     /// it was much.
     fn wait_for_work(&self, clock_base_ns: Option<u64>) -> (MutexGuard<'_, State>, Option<Duration>) {
         let mut state = self.lock();
-        let was_idle = state.queued.records.is_empty();
+        let was_idle = self.begins_to_idle();
         if was_idle && !state.hurries() {
-            state.is_idle = true;
-            let idle = |state: &mut State| state.is_idle && !state.hurries();
+            let idle = |state: &mut State| self.queued.lock().is_idle && !state.hurries();
             let beat = state.left_ns().map_or(BEAT, |left_ns| BEAT.min(Duration::from_nanos(left_ns)));
             state = if clock_base_ns.is_some() {
                 outside::wait_while(&self.wake, state, beat, idle)
@@ -291,7 +328,7 @@ impl SharedQueue {
                 self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner)
             };
         }
-        state.is_idle = false;
+        self.queued.lock().is_idle = false;
         let gathers = |state: &mut State| !state.hurries();
         let Some(base_ns) = clock_base_ns else {
             return (outside::wait_while(&self.wake, state, GATHER, gathers), None);
@@ -299,8 +336,8 @@ impl SharedQueue {
         let before_ns = outside::time::monotonic_ns();
         let state = outside::wait_while(&self.wake, state, GATHER, gathers);
         // The writer that had nothing to write was woken by the first record.
-        let woken_ns = state.queued.records.first().filter(|_| was_idle);
-        let woken_ns = woken_ns.map_or(before_ns, |first| first.at_ns().wrapping_add(base_ns).min(before_ns));
+        let first_ns = self.queued.lock().records.first().filter(|_| was_idle).map(Waiting::at_ns);
+        let woken_ns = first_ns.map_or(before_ns, |first| first.wrapping_add(base_ns).min(before_ns));
         let late_ns = outside::time::monotonic_ns().saturating_sub(woken_ns);
         let late = Duration::from_nanos(late_ns).saturating_sub(GATHER);
         (state, Some(late).filter(|late| *late >= LATE))

@@ -15,6 +15,7 @@ use pumice_traces::format::{Record, TraceHeader};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::Counter;
 use pumice_transport::mad::{CmMessage, CommId};
+use pumice_transport::path::Flow;
 use pumice_transport::types::{Peer, QpState};
 use pumice_transport::wire::{Psn, Qpn};
 
@@ -116,12 +117,12 @@ impl TraceSubscriber {
 
     /// The device was open before, and has these objects. `join` lets it hear from then on.
     pub fn find(&self, now: &dyn Existing, at_ns: u64, join: impl FnOnce()) {
-        self.queue.put_value(at_ns, None, Record::Began {});
-        now.queue_pairs(&mut |found| self.queue.put_value(at_ns, None, of_found(found)));
+        self.queue.put_value(at_ns, || None, || Record::Began {});
+        now.queue_pairs(&mut |found| self.queue.put_value(at_ns, || None, || of_found(found)));
         join();
         // From now on polls are heard, in the order in which they happen.
         now.completion_queues(&mut |cq, waiting| {
-            self.queue.put_value(at_ns, None, Record::CqFound { cq, waiting });
+            self.queue.put_value(at_ns, || None, || Record::CqFound { cq, waiting });
         });
     }
 
@@ -154,52 +155,18 @@ impl Subscriber for TraceSubscriber {
 
     fn hear(&self, at_ns: u64, event: &Event<'_>) {
         match event {
-            Event::Qp { qp, event: QpEvent::Logged(cause) } => {
-                let text = cause.to_string();
-                self.queue.put(at_ns, &Record::Logged { qp: qp.ordinal, text: &text });
-            }
-            Event::Qp { qp, event } => {
-                if let Some(record) = of_queue_pair(qp.ordinal, event) {
-                    self.queue.put_value(at_ns, way_of(qp.ordinal, event), record);
-                }
-                if let QpEvent::StateChanged { to: QpState::Rts, requests, reads, .. } = **event {
-                    let limits = Record::SendLimits { qp: qp.ordinal, requests, reads };
-                    self.queue.put_value(at_ns, None, limits);
-                }
-            }
-            Event::FaultApplied { fault, .. } => {
-                let deed = fault.deed();
-                self.queue.put(at_ns, &of_fault(fault, &deed));
-                self.tell_fault(at_ns, event);
-            }
+            Event::Qp { qp, event } => self.hear_of_message(at_ns, qp.ordinal, event),
             Event::Polled { cq, completion } => {
-                let record = Record::Polled {
+                let record = || Record::Polled {
                     cq: cq.index,
                     qpn: completion.qp_num,
                     wr_id: completion.wr_id,
                     status: completion.status as u8,
                     opcode: completion.opcode as u8,
                 };
-                self.queue.put_value(at_ns, None, record);
+                self.queue.put_value(at_ns, || None, record);
             }
-            Event::CompletionEventRaised { cq } => {
-                self.queue.put_value(at_ns, None, Record::CompletionEventRaised { cq: cq.index });
-            }
-            Event::CompletionEventDelivered { cq } => {
-                self.queue.put_value(at_ns, None, Record::CompletionEventDelivered { cq: cq.index });
-            }
-            _ => {
-                if let Some(text) = fault_in_words(event) {
-                    self.queue.put(at_ns, &Record::FaultNoted { text: &text });
-                    return self.tell_fault(at_ns, event);
-                }
-                if let Some(record) = of_device(event) {
-                    self.queue.put(at_ns, &record);
-                }
-                if let Event::QpDestroyed { qp } = event {
-                    self.queue.forget(qp.ordinal);
-                }
-            }
+            _ => self.hear_of_device(at_ns, event),
         }
     }
 
@@ -237,63 +204,149 @@ const fn of_found(found: &QpNow) -> Record<'static> {
     }
 }
 
-/// The way of a packet of this queue pair that goes or comes.
-fn way_of(qp: u32, event: &QpEvent<'_>) -> Option<Way> {
-    let (is_out, flow) = match event {
-        QpEvent::PacketSent { path, .. } => (true, &path.flow),
-        QpEvent::PacketReceived { flow, .. } => (false, *flow),
-        _ => return None,
-    };
-    Some(Way { qp, is_out, from: flow.source, to: flow.destination })
+impl TraceSubscriber {
+    /// What happens with each message: each record is made where it waits.
+    #[inline]
+    fn hear_of_message(&self, at_ns: u64, qp: u32, event: &QpEvent<'_>) {
+        match event {
+            QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, path } => {
+                let record = || Record::PacketSent {
+                    qp,
+                    side: naming::side(identity.side),
+                    message: identity.message,
+                    psn: psn.value(),
+                    transmission: identity.transmission,
+                    opcode: opcode.byte(),
+                    length: *length_bytes,
+                    destination: destination.value(),
+                };
+                self.queue.put_value(at_ns, || Some(way_of(qp, true, &path.flow)), record);
+            }
+            QpEvent::PacketReceived { opcode, psn, length_bytes, source, flow, .. } => {
+                let record = || Record::PacketReceived {
+                    qp,
+                    psn: psn.value(),
+                    opcode: opcode.byte(),
+                    length: *length_bytes,
+                    source: source.map(Qpn::value),
+                };
+                self.queue.put_value(at_ns, || Some(way_of(qp, false, flow)), record);
+            }
+            QpEvent::Acknowledged { before } => {
+                self.queue.put_value(at_ns, || None, || Record::Acknowledged { qp, before: before.value() });
+            }
+            QpEvent::Completed { completion, cq, released } => {
+                let record = || Record::Completed {
+                    qp,
+                    cq: *cq,
+                    wr_id: completion.wr_id,
+                    status: completion.status as u8,
+                    opcode: completion.opcode as u8,
+                    bytes: completion.byte_len,
+                    released: *released,
+                };
+                self.queue.put_value(at_ns, || None, record);
+            }
+            _ => self.hear_of_request(at_ns, qp, event),
+        }
+    }
+
+    /// The beginning of each message, and what is rare.
+    #[inline(never)]
+    fn hear_of_request(&self, at_ns: u64, qp: u32, event: &QpEvent<'_>) {
+        match event {
+            QpEvent::SendPosted {
+                wr_id, message, opcode, length_bytes, psn, packet_count, signaled, ..
+            } => {
+                let record = || Record::SendPosted {
+                    qp,
+                    message: *message,
+                    wr_id: *wr_id,
+                    opcode: *opcode as u8,
+                    length: *length_bytes,
+                    psn: psn.value(),
+                    packets: *packet_count,
+                    signaled: *signaled,
+                };
+                self.queue.put_value(at_ns, || None, record);
+            }
+            QpEvent::RecvPosted { request } => {
+                let bytes: u64 = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
+                self.queue.put_value(
+                    at_ns,
+                    || None,
+                    || Record::RecvPosted { qp, wr_id: request.wr_id, bytes },
+                );
+            }
+            _ => self.hear_of_trouble(at_ns, qp, event),
+        }
+    }
+
+    /// Changes of a queue pair, and what goes wrong with it.
+    #[cold]
+    #[inline(never)]
+    fn hear_of_trouble(&self, at_ns: u64, qp: u32, event: &QpEvent<'_>) {
+        if let QpEvent::Logged(cause) = event {
+            let text = cause.to_string();
+            return self.queue.put(at_ns, &Record::Logged { qp, text: &text });
+        }
+        if let Some(record) = of_queue_pair(qp, event) {
+            self.queue.put_value(at_ns, || None, || record);
+        }
+        if let QpEvent::StateChanged { to: QpState::Rts, requests, reads, .. } = *event {
+            self.queue.put_value(at_ns, || None, || Record::SendLimits { qp, requests, reads });
+        }
+    }
+
+    /// What happens to no queue pair, or rarely.
+    #[cold]
+    #[inline(never)]
+    fn hear_of_device(&self, at_ns: u64, event: &Event<'_>) {
+        match event {
+            Event::FaultApplied { fault, .. } => {
+                let deed = fault.deed();
+                self.queue.put(at_ns, &of_fault(fault, &deed));
+                return self.tell_fault(at_ns, event);
+            }
+            Event::CompletionEventRaised { cq } => {
+                return self.queue.put_value(
+                    at_ns,
+                    || None,
+                    || Record::CompletionEventRaised { cq: cq.index },
+                );
+            }
+            Event::CompletionEventDelivered { cq } => {
+                return self.queue.put_value(
+                    at_ns,
+                    || None,
+                    || Record::CompletionEventDelivered { cq: cq.index },
+                );
+            }
+            _ => {}
+        }
+        if let Some(text) = fault_in_words(event) {
+            self.queue.put(at_ns, &Record::FaultNoted { text: &text });
+            return self.tell_fault(at_ns, event);
+        }
+        if let Some(record) = of_device(event) {
+            self.queue.put(at_ns, &record);
+        }
+        if let Event::QpDestroyed { qp } = event {
+            self.queue.forget(qp.ordinal);
+        }
+    }
 }
 
-/// What a queue pair did.
+/// The way of a packet of this queue pair that goes or comes.
+#[inline(always)]
+const fn way_of(qp: u32, is_out: bool, flow: &Flow) -> Way {
+    Way { qp, is_out, from: flow.source, to: flow.destination }
+}
+
+/// What a queue pair did, besides what it does with each message.
 fn of_queue_pair(qp: u32, event: &QpEvent<'_>) -> Option<Record<'static>> {
     let number = |psn: &Psn| psn.value();
     Some(match event {
-        QpEvent::PacketSent { identity, opcode, psn, length_bytes, destination, .. } => Record::PacketSent {
-            qp,
-            side: naming::side(identity.side),
-            message: identity.message,
-            psn: psn.value(),
-            transmission: identity.transmission,
-            opcode: opcode.byte(),
-            length: *length_bytes,
-            destination: destination.value(),
-        },
-        QpEvent::PacketReceived { opcode, psn, length_bytes, source, .. } => Record::PacketReceived {
-            qp,
-            psn: psn.value(),
-            opcode: opcode.byte(),
-            length: *length_bytes,
-            source: source.map(Qpn::value),
-        },
-        QpEvent::Acknowledged { before } => Record::Acknowledged { qp, before: before.value() },
-        QpEvent::SendPosted { wr_id, message, opcode, length_bytes, psn, packet_count, signaled, .. } => {
-            Record::SendPosted {
-                qp,
-                message: *message,
-                wr_id: *wr_id,
-                opcode: *opcode as u8,
-                length: *length_bytes,
-                psn: psn.value(),
-                packets: *packet_count,
-                signaled: *signaled,
-            }
-        }
-        QpEvent::RecvPosted { request } => {
-            let bytes = request.sges.iter().map(|sge| u64::from(sge.length)).sum();
-            Record::RecvPosted { qp, wr_id: request.wr_id, bytes }
-        }
-        QpEvent::Completed { completion, cq, released } => Record::Completed {
-            qp,
-            cq: *cq,
-            wr_id: completion.wr_id,
-            status: completion.status as u8,
-            opcode: completion.opcode as u8,
-            bytes: completion.byte_len,
-            released: *released,
-        },
         QpEvent::StateChanged { from, to, by, connection, peer, .. } => Record::StateChanged {
             qp,
             from: *from as u8,

@@ -34,10 +34,14 @@ pub(super) struct Queued {
     /// Bytes of fields that were emitted.
     emitted_bytes: usize,
     ways: Ways,
+    /// As long as fewer records wait, there is room for one more, and nothing else is to be said.
+    open: usize,
+    /// The thread that writes waits for something to do.
+    pub(super) is_idle: bool,
     /// The file has reached its limit.
-    pub(super) is_full: bool,
+    is_full: bool,
     /// Nothing can be written any more.
-    pub(super) has_failed: bool,
+    has_failed: bool,
     /// Left out because of the limit.
     pub(super) omitted: u64,
     /// Lost because they came too fast, or could not be written.
@@ -50,6 +54,13 @@ impl Queued {
     /// Whether one more record may wait; if not, it is counted.
     #[inline]
     fn has_room(&mut self, at_ns: u64) -> bool {
+        self.records.len() < self.open || self.makes_room(at_ns)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn makes_room(&mut self, at_ns: u64) -> bool {
+        self.open = 0;
         let bytes = self.records.len() * size_of::<Waiting>() + self.emitted_bytes;
         if self.has_failed || bytes >= WAITING_BYTES {
             self.lost += 1;
@@ -64,11 +75,18 @@ impl Queued {
             let records = std::mem::take(&mut self.untold);
             self.records.push(Waiting::Value(at_ns, Record::Lost { records }));
         }
+        self.open = WAITING_BYTES.saturating_sub(self.emitted_bytes).div_ceil(size_of::<Waiting>());
         true
     }
 
+    /// What the thread knows of the file.
+    pub(super) fn note_file(&mut self, is_full: bool, has_failed: bool) {
+        self.is_full = is_full;
+        self.has_failed |= has_failed;
+        self.open = 0;
+    }
+
     /// A record; if it is a packet, the way comes before it, if that is new.
-    #[inline]
     pub(super) fn put(&mut self, at_ns: u64, way: Option<Way>, record: Record<'static>) {
         if let Some(change) = way.and_then(|way| self.ways.note(way))
             && self.has_room(at_ns)
@@ -80,10 +98,18 @@ impl Queued {
         }
     }
 
+    /// Whether a record may be put behind the others as it is, without more memory.
+    #[inline(always)]
+    pub(super) fn takes_at_once(&self, way: Option<&Way>) -> bool {
+        let count = self.records.len();
+        count < self.open && count < self.records.capacity() && way.is_none_or(|way| !self.ways.is_new(way))
+    }
+
     /// The fields of a record.
     pub(super) fn put_emitted(&mut self, at_ns: u64, number: u8, fields: Vec<u8>) {
         if self.has_room(at_ns) {
             self.emitted_bytes += fields.len();
+            self.open = 0;
             self.records.push(Waiting::Emitted(at_ns, number, fields.into_boxed_slice()));
         }
     }

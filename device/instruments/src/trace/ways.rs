@@ -28,9 +28,15 @@ pub(super) struct Ways {
 }
 
 impl Ways {
+    /// Whether the last packet of this direction went another way. If it did, [`Ways::note`] has to be asked.
+    #[inline(always)]
+    pub(super) fn is_new(&self, way: &Way) -> bool {
+        let [arrives, leaves] = &self.last;
+        (if way.is_out { leaves } else { arrives }).as_ref() != Some(way)
+    }
+
     /// What is to be recorded before a packet that goes this way, if the last one of its queue pair went
     /// another.
-    #[inline]
     pub(super) fn note(&mut self, way: Way) -> Option<Record<'static>> {
         let last = self.last.get_mut(usize::from(way.is_out))?;
         if *last == Some(way) {

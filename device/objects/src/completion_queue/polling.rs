@@ -136,8 +136,10 @@ impl CompletionQueue {
 
     #[cold]
     fn emit_polled(&self, completions: &[WorkCompletion]) {
+        let at_ns = self.common.events.now_ns();
         for completion in completions {
-            self.common.events.emit(&Event::Polled { cq: self.handle, completion });
+            let event = Event::Polled { cq: self.handle, completion };
+            self.common.events.deliver(at_ns, Topics::POLLS, &event);
         }
     }
 }

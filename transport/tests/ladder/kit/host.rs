@@ -258,7 +258,11 @@ impl Host for FakeHost {
     }
 
     fn listens(&self, topic: Topic) -> bool {
-        if topic == Topic::Packets { self.listens_to_packets } else { self.listens_to_steps }
+        if matches!(topic, Topic::Packets | Topic::Answers) {
+            self.listens_to_packets
+        } else {
+            self.listens_to_steps
+        }
     }
 
     fn emit(&mut self, _qp: &QpContext, event: QpEvent<'_>) {

@@ -9,6 +9,7 @@ use std::hash::Hasher as _;
 use std::io::Write as _;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,7 @@ pub(crate) fn log_at(level: Log, reason: impl FnOnce() -> String) {
             print_limited(&sentence);
         }
         let _ = SENTENCE.try_with(|last| last.replace(sentence));
+        HAS_SENTENCE.store(true, Ordering::Relaxed);
     }
 }
 
@@ -93,7 +95,18 @@ thread_local! {
     static SENTENCE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// What this thread has logged last, which it forgets; empty if that is nothing, or programs are not checked.
+/// A thread has logged something while programs are checked.
+static HAS_SENTENCE: AtomicBool = AtomicBool::new(false);
+
+/// What this thread has logged last is of no interest any more.
+#[inline]
+pub(crate) fn forget_sentence() {
+    if HAS_SENTENCE.load(Ordering::Relaxed) {
+        drop(take_sentence());
+    }
+}
+
+/// As [`forget_sentence`], and says it; empty if that is nothing, or programs are not checked.
 pub(crate) fn take_sentence() -> String {
     SENTENCE.try_with(RefCell::take).unwrap_or_default()
 }

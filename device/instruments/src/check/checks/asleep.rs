@@ -15,6 +15,8 @@ const LOOKS_FROM_ASIDE: u32 = 15;
 /// A wakeup is lost. It is told once of each completion queue.
 #[derive(Debug, Default)]
 pub(super) struct Asleep {
+    /// A queue was armed: until then there is nothing to keep of polls.
+    was_armed: bool,
     queues: Kept<Queue>,
 }
 
@@ -38,11 +40,15 @@ impl Check for Asleep {
     }
 
     fn cq_polled(&mut self, _: &mut Context, handle: u32) {
+        if !self.was_armed {
+            return;
+        }
         let queue = self.queues.of(Of::Cq(handle));
         (queue.armed_over, queue.fired_late) = (0, 0);
     }
 
     fn cq_armed(&mut self, context: &mut Context, handle: u32) {
+        self.was_armed = true;
         let Some(cq) = context.cqs.get(&handle) else { return };
         let queue = self.queues.of(Of::Cq(handle));
         (queue.armed_over, queue.fired_late) = (cq.unpolled, 0);

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use pumice_events::Event;
 use pumice_ground::call_stack::Stack;
 use pumice_transport::event::QpEvent;
+use pumice_transport::host::QpContext;
 use pumice_transport::types::{Cause, Detail, DropReason, FailedSend, QpState, WcStatus, WorkCompletion};
 
 use crate::check::context::{Context, Found, related};
@@ -123,7 +124,9 @@ impl QueuePair {
     }
 
     fn end(posts: &mut VecDeque<(u64, Stack)>, wr_id: u64) {
-        if let Some(place) = posts.iter().position(|(known, _)| *known == wr_id) {
+        if posts.front().is_some_and(|(known, _)| *known == wr_id) {
+            posts.pop_front();
+        } else if let Some(place) = posts.iter().position(|(known, _)| *known == wr_id) {
             // Requests of a queue end in turn, and unsignaled ones without a word.
             posts.drain(..=place);
         }
@@ -141,13 +144,39 @@ impl Check for Failures {
 
     fn hears(&mut self, context: &mut Context, event: &Event<'_>) {
         match event {
-            Event::Qp { qp, event } if is_kept(event) && context.qps.contains_key(&qp.qpn.value()) => {
-                self.hear_of(context, qp.qpn.value(), event);
+            Event::Qp { qp, event: QpEvent::StateChanged { to, .. } }
+                if context.qps.contains_key(&qp.qpn.value()) =>
+            {
+                let own = self.queue_pairs.of(Of::Qp(qp.qpn.value()));
+                match to {
+                    QpState::Reset => *own = QueuePair::default(),
+                    QpState::Rtr => own.dropped = None,
+                    _ => {}
+                }
             }
             Event::FaultApplied { qpn: Some(qpn), fault } => {
                 self.is_injured(context, qpn.value(), fault.rule)
             }
             Event::CompletionFaultApplied { qpn, fault } => self.is_injured(context, qpn.value(), fault.rule),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn hears_of_message(&mut self, context: &mut Context, qp: &QpContext, event: &QpEvent<'_>) {
+        let number = qp.qpn.value();
+        match event {
+            QpEvent::SendPosted { wr_id, .. } => self.send_posted_here(context, number, *wr_id),
+            QpEvent::RecvPosted { request } => {
+                let own = self.queue_pairs.of(Of::Qp(number));
+                QueuePair::keep(&mut own.receives, request.wr_id, context.here());
+            }
+            QpEvent::Completed { completion, .. } if completion.status == WcStatus::Success => {
+                let own = self.queue_pairs.of(Of::Qp(number));
+                let is_receive = completion.opcode.is_recv();
+                let posts = if is_receive { &mut own.receives } else { &mut own.sends };
+                QueuePair::end(posts, completion.wr_id);
+            }
             _ => {}
         }
     }
@@ -229,29 +258,15 @@ impl Check for Failures {
 }
 
 impl Failures {
-    fn hear_of(&mut self, context: &mut Context, number: u32, event: &QpEvent<'_>) {
+    /// The program has posted a send request here.
+    fn send_posted_here(&mut self, context: &mut Context, number: u32, wr_id: u64) {
         let own = self.queue_pairs.of(Of::Qp(number));
-        match event {
-            QpEvent::SendPosted { wr_id, .. } => {
-                QueuePair::keep(&mut own.sends, *wr_id, context.here());
-                if own.known_failed.is_some() {
-                    own.posted_in_vain = own.posted_in_vain.saturating_add(1);
-                    if own.posted_in_vain == IN_VAIN {
-                        posts_in_vain(context, number, own);
-                    }
-                }
+        QueuePair::keep(&mut own.sends, wr_id, context.here());
+        if own.known_failed.is_some() {
+            own.posted_in_vain = own.posted_in_vain.saturating_add(1);
+            if own.posted_in_vain == IN_VAIN {
+                posts_in_vain(context, number, own);
             }
-            QpEvent::StateChanged { to: QpState::Reset, .. } => *own = QueuePair::default(),
-            QpEvent::StateChanged { to: QpState::Rtr, .. } => own.dropped = None,
-            QpEvent::RecvPosted { request } => {
-                QueuePair::keep(&mut own.receives, request.wr_id, context.here());
-            }
-            QpEvent::Completed { completion, .. } if completion.status == WcStatus::Success => {
-                let is_receive = completion.opcode.is_recv();
-                let posts = if is_receive { &mut own.receives } else { &mut own.sends };
-                QueuePair::end(posts, completion.wr_id);
-            }
-            _ => {}
         }
     }
 
@@ -394,18 +409,6 @@ impl Failures {
         }
         self.held.push(held);
     }
-}
-
-/// Whether something is kept of an event. Most are of packets, and a look at the event is cheaper than one at
-/// what is kept.
-const fn is_kept(event: &QpEvent<'_>) -> bool {
-    matches!(
-        event,
-        QpEvent::SendPosted { .. }
-            | QpEvent::StateChanged { .. }
-            | QpEvent::RecvPosted { .. }
-            | QpEvent::Completed { .. }
-    )
 }
 
 /// The program goes on with a queue pair of which it knows that it has failed.

@@ -36,6 +36,8 @@ mod waiting_calls;
 
 use pumice_calls::Call;
 use pumice_events::Event;
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::QpContext;
 use pumice_transport::types::{RemoteRange, SendRequest, WorkCompletion};
 use pumice_transport::wire::OperationClass;
 
@@ -128,6 +130,7 @@ checks! {
 
 told_often! {
     hears(event: &Event<'_>);
+    hears_of_message(qp: &QpContext, event: &QpEvent<'_>);
     enters(call: Call, address: u64);
     cq_polled(cq: u32);
     polled(cq: u32, completion: &WorkCompletion);

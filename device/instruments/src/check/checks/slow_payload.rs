@@ -21,9 +21,10 @@ impl Check for SlowPayload {
     }
 
     fn posted_from_memory(&mut self, context: &mut Context, number: u32, bytes: u32) {
-        let Some(qp) = context.qps.get(&number).filter(|_| (1..=SHORT_BYTES).contains(&bytes)) else {
+        if !context.looks_for_slow || !(1..=SHORT_BYTES).contains(&bytes) {
             return;
-        };
+        }
+        let Some(qp) = context.qps.get(&number) else { return };
         let count = self.counts.of(Of::Qp(number));
         *count = count.saturating_add(1);
         if *count == MANY {

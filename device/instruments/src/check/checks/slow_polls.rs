@@ -31,13 +31,16 @@ impl Check for SlowPolls {
     }
 
     fn polled(&mut self, context: &mut Context, handle: u32, _: &WorkCompletion) {
-        if context.cqs.contains_key(&handle) {
+        if context.looks_for_slow && context.cqs.contains_key(&handle) {
             let queue = self.queues.of(Of::Cq(handle));
             queue.taken = queue.taken.saturating_add(1);
         }
     }
 
     fn cq_polled(&mut self, context: &mut Context, handle: u32) {
+        if !context.looks_for_slow {
+            return;
+        }
         let queue = self.queues.of(Of::Cq(handle));
         let taken = std::mem::take(&mut queue.taken);
         let Some(cq) = context.cqs.get(&handle).filter(|cq| taken == 1 && cq.unpolled >= SEVERAL) else {

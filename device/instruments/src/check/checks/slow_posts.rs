@@ -29,6 +29,9 @@ impl Check for SlowPosts {
     }
 
     fn enters(&mut self, context: &mut Context, call: Call, address: u64) {
+        if !context.looks_for_slow {
+            return;
+        }
         let SlowPosts { address: before, requests, run, wasted: wasted_before } = *self;
         if call != Call::ibv_post_send {
             *self = SlowPosts { wasted: wasted_before, ..SlowPosts::default() };

@@ -21,7 +21,10 @@ impl Check for SlowSignals {
         self.posted.forget(of);
     }
 
-    fn send_posted(&mut self, _: &mut Context, number: u32, is_signaled: bool) {
+    fn send_posted(&mut self, context: &mut Context, number: u32, is_signaled: bool) {
+        if !context.looks_for_slow {
+            return;
+        }
         let (posted, signaled) = self.posted.of(Of::Qp(number));
         *posted = posted.saturating_add(1);
         *signaled = signaled.saturating_add(is_signaled.into());

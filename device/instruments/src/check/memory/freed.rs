@@ -3,7 +3,8 @@
 use super::super::context::{Context, Found, related};
 use super::super::kind::FREED_WHILE_IN_USE;
 use super::payload::Contents;
-use super::requests::{Posted, Role};
+use super::requests::Posted;
+use super::role::Role;
 use super::span::Span;
 use super::state::Memory;
 

@@ -13,7 +13,8 @@ use super::super::context::Context;
 use super::payload::Contents;
 use super::posts::{Post, contents_of};
 use super::regions::{Key, Region};
-use super::requests::{QueueId, Role};
+use super::requests::{Posted, QueueId};
+use super::role::Role;
 use super::state::Memory;
 
 impl Memory {
@@ -49,7 +50,6 @@ impl Memory {
             Event::SrqDestroyed { srq } => {
                 self.requests.drop_queue(QueueId::Shared(context.own.handle(*srq)));
             }
-            Event::Polled { completion, .. } => self.completion_polled(context, completion),
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
         }
@@ -58,7 +58,7 @@ impl Memory {
         self.tell_bounds(context);
     }
 
-    fn hear_of_buffers(&mut self, context: &mut Context, qp: &QpContext, event: &QpEvent<'_>) {
+    pub(super) fn hear_of_buffers(&mut self, context: &mut Context, qp: &QpContext, event: &QpEvent<'_>) {
         let number = qp.qpn.value();
         match event {
             QpEvent::SendPosted {
@@ -252,7 +252,14 @@ impl Memory {
         let ended = match self.receives_of(context, qp) {
             queue @ QueueId::Shared(_) => self.requests.end_by_id(queue, completion.wr_id),
             // The sender, who knows it, may have told the program, or be the program.
-            queue if self.requests.knows(queue) => self.requests.finish_one(queue),
+            queue if self.requests.knows(queue) => {
+                let Some(identity) = self.requests.finish_one(queue) else { return };
+                // Most have nothing to do with others.
+                let tells = |posted: &Posted| posted.is_shared || posted.written.is_some();
+                let ended = self.requests.at(identity).filter(|posted| tells(posted)).cloned();
+                self.requests.forget(identity);
+                ended
+            }
             // An XRC target takes them from the queue that each message names.
             _ => {
                 for queue in self.requests.shared_queues() {
@@ -282,12 +289,14 @@ impl Memory {
     }
 
     /// The program polls a completion: from now on it may know what is over.
-    fn completion_polled(&mut self, context: &mut Context, completion: &WorkCompletion) {
+    pub(super) fn completion_polled(&mut self, context: &mut Context, completion: &WorkCompletion) {
         self.landed_was_polled(completion);
         if completion.status != WcStatus::Success || completion.opcode.is_recv() {
             return;
         }
-        for posted in self.requests.polled(QueueId::Sends(completion.qp_num)) {
+        let queue = QueueId::Sends(completion.qp_num);
+        for _ in 0..self.requests.ended_by_polled(queue) {
+            let Some(posted) = self.requests.polled(queue) else { continue };
             if posted.role == Role::Payload && !posted.is_settled {
                 self.look_at_payload(context, &posted);
             }

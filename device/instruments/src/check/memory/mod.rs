@@ -11,11 +11,13 @@ mod early_uses_tests;
 mod freed;
 mod hear;
 mod hints;
+mod index;
 mod overlaps;
 mod payload;
 mod posts;
 mod regions;
 mod requests;
+mod role;
 mod span;
 mod state;
 #[cfg(test)]
@@ -23,7 +25,9 @@ mod tests;
 mod watched;
 
 use pumice_events::Event;
-use pumice_transport::types::Cause;
+use pumice_transport::event::QpEvent;
+use pumice_transport::host::QpContext;
+use pumice_transport::types::{Cause, WorkCompletion};
 
 use super::context::Context;
 use super::told::{Check, Effect, Hint};
@@ -37,6 +41,18 @@ impl Check for Memory {
 
     fn hears(&mut self, context: &mut Context, event: &Event<'_>) {
         self.hear_of_memory(context, event);
+    }
+
+    #[inline]
+    fn hears_of_message(&mut self, context: &mut Context, qp: &QpContext, event: &QpEvent<'_>) {
+        self.hear_of_buffers(context, qp, event);
+        self.tell_bounds(context);
+    }
+
+    #[inline]
+    fn polled(&mut self, context: &mut Context, _: u32, completion: &WorkCompletion) {
+        self.completion_polled(context, completion);
+        self.tell_bounds(context);
     }
 
     fn forked(&mut self, context: &mut Context) {

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 use super::super::context::{Context, Found, related};
 use super::super::kind::{BUFFERS_OVERLAP, FindingKind, WRITE_INTO_POSTED};
 use super::payload::Contents;
-use super::requests::{Posted, Role};
+use super::requests::Posted;
+use super::role::Role;
 use super::span::Span;
 use super::state::{Landed, Memory};
 
@@ -45,7 +46,7 @@ impl Memory {
             return;
         }
         self.look_at_landed(context, posted, &spans);
-        let contents = self.reader.contents(spans.iter().copied());
+        let contents = self.contents_under(posted, &spans);
         if self.landed.len() >= MAX_LANDED {
             self.landed.pop_front();
         }
@@ -67,17 +68,31 @@ impl Memory {
     pub(super) fn look_before_message(&mut self, posted: &Posted) {
         let spans: SmallVec<[Span; 2]> = posted.spans().collect();
         let Some(index) = self.landed_in(&spans) else { return };
-        let Some(landed) = self.landed.get_mut(index) else { return };
-        landed.contents = self.reader.contents(landed.spans.iter().copied());
+        let Some(spans) = self.landed.get(index).map(|landed| landed.spans.clone()) else { return };
+        let contents = self.contents_under(posted, &spans);
+        if let Some(landed) = self.landed.get_mut(index) {
+            landed.contents = contents;
+        }
+    }
+
+    /// What ranges hold at the moment at which the device stores to the buffers of a request. If they are
+    /// within those, no system call is needed.
+    fn contents_under(&mut self, posted: &Posted, spans: &[Span]) -> Contents {
+        let is_within =
+            |span: &Span| posted.spans().any(|own| own.start <= span.start && span.end <= own.end);
+        match posted.is_read_plainly && spans.iter().all(is_within) {
+            true => self.reader.contents_of_mapped(spans.iter().copied()),
+            false => self.reader.contents(spans.iter().copied()),
+        }
     }
 
     /// Whether what came now replaced something that the program could not have looked at.
     fn look_at_landed(&mut self, context: &mut Context, posted: &Posted, spans: &[Span]) {
         let Some(index) = self.landed_in(spans) else { return };
         let Some(landed) = self.landed.get(index) else { return };
-        let now = self.reader.contents(landed.spans.iter().copied());
-        let is_known = matches!((landed.contents, now), (Contents::Sum(_), Contents::Sum(_)));
-        if !is_known || now == landed.contents {
+        let (before, its_spans) = (landed.contents, landed.spans.clone());
+        let now = self.contents_under(posted, &its_spans);
+        if !matches!((before, now), (Contents::Sum(_), Contents::Sum(_))) || now == before {
             return;
         }
         let Some(landed) = self.landed.remove(index) else { return };

@@ -11,6 +11,8 @@ const EDGE_BYTES: u64 = 1 << 10;
 /// Blocks between, and the bytes of each.
 const BLOCKS: u64 = 8;
 const BLOCK_BYTES: u64 = 256;
+/// Bytes of one range that are read without a list of ranges.
+const SHORT_BYTES: usize = 64;
 /// Ranges of one read.
 const MAX_RANGES: usize = 64;
 
@@ -49,6 +51,14 @@ impl Reader {
 
     fn contents_by(&mut self, read: Option<Read>, spans: impl Iterator<Item = Span> + Clone) -> Contents {
         let Some(read) = read else { return Contents::Unknown };
+        let mut each = spans.clone();
+        if let (Some(only), None) = (each.next(), each.next())
+            && only.bytes() <= SHORT_BYTES as u64
+        {
+            self.ranges.clear();
+            self.ranges.push((only.start, only.bytes() as usize));
+            return contents_of_short(read, &self.ranges, only.bytes() as usize);
+        }
         let total: u64 = spans.clone().map(Span::bytes).sum();
         self.ranges.clear();
         if total <= MAX_BYTES {
@@ -91,6 +101,14 @@ impl Reader {
             }
         }
     }
+}
+
+/// What ranges of at most [`SHORT_BYTES`] hold together.
+#[inline]
+fn contents_of_short(read: Read, ranges: &[(u64, usize)], wanted: usize) -> Contents {
+    let mut bytes = [0; SHORT_BYTES];
+    let Some(out) = bytes.get_mut(..wanted) else { return Contents::Unknown };
+    if read(ranges, out) { Contents::Sum(checksum(out)) } else { Contents::Unmapped }
 }
 
 /// A checksum that differs if a single word of 8 bytes does: each step is one to one in the word.

@@ -5,7 +5,8 @@ use pumice_transport::wire::Psn;
 
 use super::super::context::Context;
 use super::payload::{Contents, Reader};
-use super::requests::{Part, Parts, Posted, QueueId, Role};
+use super::requests::{Part, Parts, Posted, QueueId};
+use super::role::Role;
 use super::span::Span;
 use super::state::Memory;
 
@@ -69,13 +70,13 @@ impl Memory {
 
     /// The buffers of a request, if all of them are in regions that are known.
     fn parts_of(&self, context: &Context, sges: &[Sge]) -> Option<Parts> {
-        let used = sges.iter().filter(|sge| sge.length > 0);
-        used.map(|sge| {
+        let mut parts = Parts::new();
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
             let key = context.own.key(sge.lkey);
             let span = self.regions.locate(key, sge.address, sge.length.into())?;
-            Some(Part { key, span })
-        })
-        .collect()
+            parts.push(Part { key, span });
+        }
+        Some(parts)
     }
 
     pub(super) fn post(&mut self, context: &mut Context, post: &Post<'_>) {
@@ -85,7 +86,9 @@ impl Memory {
         let is_read_plainly =
             is_copied_at_once && parts.iter().all(|part| self.regions.stays_mapped(part.key));
         let stack = context.here();
-        let (low, high) = context.means.own_stack.map(|own| own()).unwrap_or_default();
+        // It is told of payload.
+        let own_stack = context.means.own_stack.filter(|_| role == Role::Payload);
+        let (low, high) = own_stack.map(|own| own()).unwrap_or_default();
         let is_on_stack = parts.iter().all(|part| low <= part.span.start && part.span.end <= high);
         let mut posted = Posted {
             queue,
@@ -123,7 +126,8 @@ impl Memory {
     /// Marks a new request if the device stores something in its buffers that other requests use as well, or
     /// the other way round; and the others.
     fn share(&mut self, posted: &mut Posted) {
-        posted.is_shared = self.arriving.values().any(|span| posted.overlaps(*span));
+        posted.is_shared =
+            !self.arriving.is_empty() && self.arriving.values().any(|span| posted.overlaps(*span));
         if let [Part { span, .. }] = posted.parts.as_slice()
             && let Some(alike) = self.requests.newest_alike(posted.role, *span)
         {

@@ -1,6 +1,6 @@
 //! The requests that are posted, and the memory that they use.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use pumice_ground::aged_table::AgedTable;
 use pumice_ground::call_stack::Stack;
@@ -8,8 +8,10 @@ use pumice_ground::number_map::NumberMap;
 use pumice_transport::wire::Psn;
 use smallvec::SmallVec;
 
+use super::index::{Entry, Index};
 use super::payload::Contents;
 use super::regions::Key;
+use super::role::Role;
 use super::span::Span;
 
 /// Requests that are remembered at once; of others nothing is said.
@@ -36,28 +38,6 @@ impl From<QueueId> for u64 {
             QueueId::Sends(number) => number.into(),
             QueueId::Receives(number) => 1 << 32 | u64::from(number),
             QueueId::Shared(handle) => 2 << 32 | u64::from(handle),
-        }
-    }
-}
-
-/// What a request does with its buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    /// They are sent.
-    Payload,
-    /// The answer to a READ or an atomic is stored in them.
-    Answer,
-    /// A message is stored in them.
-    Receive,
-}
-
-impl Role {
-    /// As in "a receive".
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Role::Payload => "a send request",
-            Role::Answer => "a READ or an atomic",
-            Role::Receive => "a receive",
         }
     }
 }
@@ -140,8 +120,24 @@ struct Queue {
     acknowledged: u64,
     /// Numbers and identities, oldest first.
     list: VecDeque<(u64, u64)>,
-    /// For each completion that the program has not polled, the requests that it ends; oldest first.
-    unpolled: VecDeque<Identities>,
+    /// For each completion that the program has not polled, how many of `done` it ends; oldest first.
+    unpolled: VecDeque<u32>,
+    /// Requests that have ended well, whose completions the program has not polled; oldest first.
+    done: VecDeque<u64>,
+}
+
+impl Queue {
+    /// The identity of a request by its number.
+    #[inline]
+    fn find(list: &VecDeque<(u64, u64)>, number: u64) -> Option<u64> {
+        // The oldest one is asked for most often.
+        let (oldest, identity) = *list.front()?;
+        if oldest >= number {
+            return (oldest == number).then_some(identity);
+        }
+        let index = list.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        list.get(index).map(|(_, identity)| *identity)
+    }
 }
 
 /// All posted requests.
@@ -151,8 +147,7 @@ pub(super) struct Requests {
     queues: NumberMap<QueueId, Queue>,
     /// There was a shared receive queue.
     has_shared: bool,
-    /// By first byte and identity.
-    index: BTreeMap<(u64, u64), (Span, Role)>,
+    index: Index,
     longest: u64,
     /// No byte below or from here on is used.
     low: u64,
@@ -181,12 +176,13 @@ impl Requests {
         if self.entries.len() >= MAX_POSTED {
             return;
         }
-        let (queue, number, role, parts) = (posted.queue, posted.number, posted.role, posted.parts.clone());
+        let (queue, number, role) = (posted.queue, posted.number, posted.role);
         let Some(identity) = self.entries.add(posted) else { return };
         self.has_changed = true;
         self.queues.or_default(queue).list.push_back((number, identity));
-        for Part { key, span } in parts {
-            self.index.insert((span.start, identity), (span, role));
+        let parts = self.entries.get(identity).map(|posted| posted.parts.as_slice());
+        for Part { key, span } in parts.unwrap_or_default().iter().copied() {
+            self.index.insert(Entry { span, identity, role });
             self.longest = self.longest.max(span.bytes());
             // As long as none is used, they are 0.
             self.low = if self.high == 0 { span.start } else { self.low.min(span.start) };
@@ -206,14 +202,13 @@ impl Requests {
 
     /// The identity of a request by its queue and number.
     pub(super) fn find(&self, queue: QueueId, number: u64) -> Option<u64> {
-        let list = &self.queues.get(&queue)?.list;
-        let index = list.binary_search_by_key(&number, |(number, _)| *number).ok()?;
-        list.get(index).map(|(_, identity)| *identity)
+        Queue::find(&self.queues.get(&queue)?.list, number)
     }
 
     /// The oldest request of a queue that has not ended, if it is remembered.
     pub(super) fn oldest(&self, queue: QueueId) -> Option<u64> {
-        self.find(queue, self.queues.get(&queue)?.ended)
+        let known = self.queues.get(&queue)?;
+        Queue::find(&known.list, known.ended)
     }
 
     /// The oldest request of a shared queue whose message has not begun.
@@ -227,7 +222,9 @@ impl Requests {
     /// oldest first.
     pub(super) fn acknowledge(&mut self, queue: QueueId, before: Psn) -> Identities {
         let mut over = Identities::new();
-        let Some(known) = self.queues.get_mut(&queue) else { return over };
+        let Some(known) = self.queues.get_mut(&queue).filter(|known| !known.list.is_empty()) else {
+            return over;
+        };
         let first = known.list.partition_point(|(number, _)| *number < known.acknowledged);
         for (number, identity) in known.list.range(first..) {
             if self.entries.get(*identity).is_some_and(|posted| before.is_before(posted.end_psn)) {
@@ -243,11 +240,14 @@ impl Requests {
     fn end(&mut self, queue: QueueId, count: u64) -> Identities {
         let Some(known) = self.queues.get_mut(&queue) else { return Identities::new() };
         known.ended = known.ended.saturating_add(count).min(known.posted);
-        if known.list.front().is_none_or(|(number, _)| *number >= known.ended) {
-            return Identities::new();
+        let mut over = Identities::new();
+        while let Some((number, identity)) = known.list.front().copied()
+            && number < known.ended
+        {
+            known.list.pop_front();
+            over.push(identity);
         }
-        let over = known.list.partition_point(|(number, _)| *number < known.ended);
-        known.list.drain(..over).map(|(_, identity)| identity).collect()
+        over
     }
 
     /// So many of the oldest requests of a queue are over with one completion, polled or not: those of them
@@ -256,8 +256,8 @@ impl Requests {
         self.end(queue, count).into_iter().filter_map(|identity| self.forget(identity)).collect()
     }
 
-    /// The oldest request of a queue is over, polled or not: it, if it is remembered.
-    pub(super) fn finish_one(&mut self, queue: QueueId) -> Option<Posted> {
+    /// The oldest request of a queue is over, polled or not: it, if it is remembered. It has to be forgotten.
+    pub(super) fn finish_one(&mut self, queue: QueueId) -> Option<u64> {
         let known = self.queues.get_mut(&queue)?;
         known.ended = known.ended.saturating_add(1).min(known.posted);
         let (number, identity) = *known.list.front()?;
@@ -265,29 +265,35 @@ impl Requests {
             return None;
         }
         known.list.pop_front();
-        self.forget(identity)
+        Some(identity)
     }
 
     /// So many of the oldest requests of a queue end well by one completion. They are remembered until the
     /// program polls it.
     pub(super) fn complete(&mut self, queue: QueueId, count: u64) -> Identities {
         let over = self.end(queue, count);
+        if let Some(known) = self.queues.get_mut(&queue) {
+            known.unpolled.push_back(over.len() as u32);
+            known.done.extend(&over);
+        }
         for identity in &over {
             if let Some(posted) = self.entries.get_mut(*identity) {
                 posted.is_unpolled = true;
             }
         }
-        if let Some(known) = self.queues.get_mut(&queue) {
-            known.unpolled.push_back(over.clone());
-        }
         over
     }
 
-    /// The program polls the oldest completion of those that end requests of a queue well: these requests.
-    pub(super) fn polled(&mut self, queue: QueueId) -> SmallVec<[Posted; 1]> {
-        let over = self.queues.get_mut(&queue).and_then(|known| known.unpolled.pop_front());
-        let over = over.filter(|over| !over.is_empty());
-        over.into_iter().flatten().filter_map(|identity| self.forget(identity)).collect()
+    /// The program polls the oldest completion of those that end requests of a queue well: how many requests
+    /// that are remembered. Each is taken by [`Requests::polled`].
+    pub(super) fn ended_by_polled(&mut self, queue: QueueId) -> u32 {
+        self.queues.get_mut(&queue).and_then(|known| known.unpolled.pop_front()).unwrap_or(0)
+    }
+
+    /// The oldest request of those whose completions are being polled.
+    pub(super) fn polled(&mut self, queue: QueueId) -> Option<Posted> {
+        let identity = self.queues.get_mut(&queue)?.done.pop_front()?;
+        self.forget(identity)
     }
 
     /// A request of a shared receive queue ends. Several with its `wr_id` cannot be told apart, so all of
@@ -318,16 +324,18 @@ impl Requests {
     pub(super) fn drop_queue(&mut self, queue: QueueId) {
         let Some(known) = self.queues.remove(&queue) else { return };
         let posted = known.list.into_iter().map(|(_, identity)| identity);
-        for identity in posted.chain(known.unpolled.into_iter().flatten()) {
+        for identity in posted.chain(known.done) {
             self.forget(identity);
         }
     }
 
-    fn forget(&mut self, identity: u64) -> Option<Posted> {
+    /// A request is over: it, if it is remembered.
+    #[inline]
+    pub(super) fn forget(&mut self, identity: u64) -> Option<Posted> {
         let posted = self.entries.remove(identity)?;
         self.has_changed = true;
         for part in &posted.parts {
-            self.index.remove(&(part.span.start, identity));
+            self.index.remove(part.span.start, identity);
             if let Some(uses) = self.uses.get_mut(&part.key) {
                 *uses = uses.saturating_sub(1);
                 // Most keys are used again at once.
@@ -358,20 +366,18 @@ impl Requests {
         if span.end <= self.low || self.high <= span.start {
             return found;
         }
-        let near = self.index.range((first, 0)..(span.end, 0)).rev().take(MAX_LOOKS);
-        for ((_, identity), (other, role)) in near {
-            if is_wanted(*role) && other.overlaps(span) && !found.contains(identity) {
-                found.push(*identity);
+        self.index.look(first, span.end, MAX_LOOKS, |one| {
+            if is_wanted(one.role) && one.span.overlaps(span) && !found.contains(&one.identity) {
+                found.push(one.identity);
             }
-        }
+        });
         found
     }
 
     /// The newest request with just this buffer, if it does the same with it.
     pub(super) fn newest_alike(&mut self, role: Role, span: Span) -> Option<&mut Posted> {
-        let mut same_start = self.index.range((span.start, 0)..=(span.start, u64::MAX));
-        let ((_, identity), alike) = same_start.next_back()?;
-        let identity = (*alike == (span, role)).then_some(*identity)?;
+        let newest = self.index.newest_at(span.start)?;
+        let identity = ((newest.span, newest.role) == (span, role)).then_some(newest.identity)?;
         self.entries.get_mut(identity).filter(|one| one.parts.len() == 1)
     }
 
@@ -382,8 +388,7 @@ impl Requests {
 
     /// All memory that requests use lies from the one up to before the other.
     pub(super) fn bounds(&self) -> (u64, u64) {
-        let first = self.index.first_key_value().map_or(0, |((start, _), _)| *start);
-        let last = self.index.last_key_value().map_or(0, |((start, _), _)| *start);
+        let (first, last) = self.index.ends().unwrap_or_default();
         (first, if last == 0 { 0 } else { last.saturating_add(self.longest) })
     }
 

@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 use super::payload::{Contents, Reader};
 use super::regions::Regions;
-use super::requests::{QueueId, Requests, Role};
+use super::requests::{QueueId, Requests};
+use super::role::Role;
 use super::span::Span;
 use super::watched::EarlyUses;
 

@@ -138,6 +138,7 @@ impl Rung {
     fn comes(&mut self, opcode: Opcode) {
         let flow = path().flow;
         self.qp(&QpEvent::PacketReceived {
+            is_answer: false,
             opcode,
             psn: Psn::new(0),
             relative_psn: None,

@@ -5,6 +5,8 @@
 
 /// Stacks that are kept for a thread.
 const MAX_KNOWN: usize = 16;
+/// Stacks of the front, in no order: a program posts from few lines.
+const FRONT: usize = 4;
 /// Return addresses of a stack; deeper ones are not kept.
 const MAX_SLOTS: usize = 96;
 
@@ -29,7 +31,9 @@ pub(super) struct KnownStack {
 /// The stacks of a thread.
 #[derive(Debug)]
 pub(super) struct KnownStacks {
+    /// Those that are asked for often come first.
     list: Vec<KnownStack>,
+    /// Which one is given up for the next.
     oldest: usize,
 }
 
@@ -75,12 +79,16 @@ impl KnownStacks {
     }
 
     /// Adds the addresses of the stack that the thread has now, if it had it before.
-    pub(super) fn find(&self, here: u64, addresses: &mut Vec<u64>) -> bool {
-        let known = self.list.iter().find(|one| one.is_at(here));
-        if let Some(known) = known {
+    pub(super) fn find(&mut self, here: u64, addresses: &mut Vec<u64>) -> bool {
+        let Some(place) = self.list.iter().position(|one| one.is_at(here)) else { return false };
+        if let Some(known) = self.list.get(place) {
             addresses.extend_from_slice(&known.addresses);
         }
-        known.is_some()
+        // What is asked for often comes to the front.
+        if place >= FRONT {
+            self.list.swap(place, place - 1);
+        }
+        true
     }
 
     /// Keeps a stack with its addresses.
@@ -93,6 +101,7 @@ impl KnownStacks {
             Some(oldest) => *oldest = stack,
             None => self.list.push(stack),
         }
-        self.oldest = (self.oldest + 1) % MAX_KNOWN;
+        // Those in front are asked for often.
+        self.oldest = if self.oldest + 1 < MAX_KNOWN { self.oldest + 1 } else { MAX_KNOWN / 2 };
     }
 }

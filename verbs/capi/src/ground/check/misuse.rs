@@ -3,6 +3,7 @@
 //! are not connected. Asked only if programs are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pumice_calls::Call;
@@ -61,6 +62,8 @@ struct Failed {
 }
 
 static KNOWN: PerProcess<Mutex<Known>> = PerProcess::new(|_| Mutex::default());
+/// An identifier has failed: what is kept of those has to be looked at by each post.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Looks at what is known, and tells what that finds.
 fn look(look: impl FnOnce(&mut Known) -> Option<Misuse>) {
@@ -140,6 +143,7 @@ pub(crate) fn got_event(event: usize, about: usize, failed: Option<(usize, usize
         known.awaited.remove(&about);
         if let Some((identifier, qp, event)) = failed.filter(|_| known.failed.len() < MOST) {
             known.failed.insert(identifier, Failed { qp, event, got: own_stack() });
+            HAS_FAILED.store(true, Ordering::Relaxed);
         }
         None
     });
@@ -190,12 +194,14 @@ pub(crate) fn is_gone(address: usize) {
 }
 
 /// The program makes a call, which is given the object at this address.
+#[inline]
 pub(super) fn enters(call: Call, address: usize) {
     steps(call, address);
     goes_on(call, address);
 }
 
 /// It may be the next step of an identifier.
+#[inline]
 fn steps(call: Call, address: usize) {
     if !matches!(call, Call::rdma_resolve_route | Call::rdma_create_qp | Call::rdma_connect) {
         return;
@@ -212,13 +218,14 @@ fn steps(call: Call, address: usize) {
 }
 
 /// It may use an identifier that is not connected.
+#[inline]
 fn goes_on(call: Call, address: usize) {
     let is_anew = matches!(call, Call::rdma_resolve_addr | Call::ibv_modify_qp);
     let goes_on = matches!(
         call,
         Call::ibv_post_send | Call::rdma_resolve_route | Call::rdma_create_qp | Call::rdma_create_qp_ex
     );
-    if address == 0 || !(is_anew || goes_on) {
+    if address == 0 || !(is_anew || goes_on) || !HAS_FAILED.load(Ordering::Relaxed) {
         return;
     }
     look(|known| {

@@ -34,7 +34,7 @@ use pumice_device::event::{CallPhase, Event, Subscriber};
 use pumice_device::outside;
 use pumice_device::waits::Vain;
 
-use crate::ground::log::take_sentence;
+use crate::ground::log::forget_sentence;
 pub(crate) use killed::says_last;
 pub(crate) use late_reads::LatePage;
 pub(crate) use live::LiveChecks;
@@ -44,16 +44,21 @@ pub(crate) use state::{is_on, tell, tell_of};
 pub(crate) use threads::for_one_thread;
 
 thread_local! {
-    /// The destroyed object that the call of this thread is given, of which the checker was told; or 0.
-    static TOLD: Cell<usize> = const { Cell::new(0) };
-    /// The object that the call of this thread is given, if the program has not destroyed it; or 0.
-    static PERMITTED: Cell<usize> = const { Cell::new(0) };
+    static GIVEN: Given = const { Given { told: Cell::new(0), permitted: Cell::new(0) } };
+}
+
+/// What the call of a thread is given.
+struct Given {
+    /// The destroyed object, of which the checker was told; or 0.
+    told: Cell<usize>,
+    /// The object, if the program has not destroyed it; or 0.
+    permitted: Cell<usize>,
 }
 
 /// Whether the program has destroyed the object at this address, which it gives to a call. The checker is
 /// told once for each call.
 pub(crate) fn is_gone(call: &str, address: usize) -> bool {
-    let is_told = TOLD.try_with(Cell::get).is_ok_and(|told| told == address);
+    let is_told = GIVEN.try_with(|given| given.told.get() == address).unwrap_or_default();
     let mut is_gone = false;
     tell(|checker| {
         is_gone = checker.is_gone(address as u64);
@@ -66,7 +71,7 @@ pub(crate) fn is_gone(call: &str, address: usize) -> bool {
 
 /// Whether the call of this thread is given the object at this address, and the program may use it.
 pub(crate) fn is_permitted(address: usize) -> bool {
-    PERMITTED.try_with(Cell::get).is_ok_and(|permitted| permitted == address)
+    GIVEN.try_with(|given| given.permitted.get() == address).unwrap_or_default()
 }
 
 /// What the checker learns of the calls of the program, and when.
@@ -101,9 +106,7 @@ fn enters(call: Call, address: usize) {
     threads::enters(call, address);
     if is_on() {
         // Of calls before.
-        let _ = take_sentence();
-    }
-    if is_on() {
+        forget_sentence();
         misuse::enters(call, address);
     }
     let mut must_be_written = false;
@@ -111,9 +114,13 @@ fn enters(call: Call, address: usize) {
         checker.call_begins();
         must_be_written = checker.enters(call, address as u64);
     });
-    let _ = PERMITTED.try_with(|permitted| permitted.set(if must_be_written { 0 } else { address }));
+    let _ = GIVEN.try_with(|given| {
+        given.permitted.set(if must_be_written { 0 } else { address });
+        if must_be_written {
+            given.told.set(address);
+        }
+    });
     if must_be_written {
-        let _ = TOLD.try_with(|told| told.set(address));
         writer::write_now();
     }
 }
@@ -123,8 +130,10 @@ fn leaves(call: Call, address: usize) {
     threads::leaves(address);
     waits::ends(call);
     call_ends();
-    let _ = TOLD.try_with(|told| told.set(0));
-    let _ = PERMITTED.try_with(|permitted| permitted.set(0));
+    let _ = GIVEN.try_with(|given| {
+        given.told.set(0);
+        given.permitted.set(0);
+    });
 }
 
 /// A call about this device, if it is about one, was refused with this errno, and the log said this.

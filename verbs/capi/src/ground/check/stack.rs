@@ -22,7 +22,8 @@ thread_local! {
 /// for those of the unwinder. A stack that this thread had before is known again without unwinding.
 pub(super) fn capture(addresses: &mut Vec<u64>) {
     let here = (&raw const addresses).addr() as u64;
-    let is_known = KNOWN.try_with(|known| known.try_borrow().is_ok_and(|known| known.find(here, addresses)));
+    let is_known =
+        KNOWN.try_with(|known| known.try_borrow_mut().is_ok_and(|mut known| known.find(here, addresses)));
     if is_known.unwrap_or(true) {
         return;
     }

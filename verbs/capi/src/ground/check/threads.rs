@@ -27,15 +27,29 @@ pub(crate) fn for_one_thread(address: usize, domain: usize) {
     }
 }
 
+#[inline]
 pub(super) fn enters(call: Call, address: usize) {
-    if address != 0 && HAS_ANY.load(Ordering::Relaxed) {
-        tell(|checker| checker.thread_enters(own(), call.name(), address as u64));
+    if HAS_ANY.load(Ordering::Relaxed) && address != 0 {
+        tell_of_entry(call, address);
     }
 }
 
+#[cold]
+#[inline(never)]
+fn tell_of_entry(call: Call, address: usize) {
+    tell(|checker| checker.thread_enters(own(), call.name(), address as u64));
+}
+
 /// A call of which [`super::enters`] was told ends.
+#[inline]
 pub(super) fn leaves(address: usize) {
-    if address != 0 && HAS_ANY.load(Ordering::Relaxed) {
-        tell(|checker| checker.thread_leaves(own(), address as u64));
+    if HAS_ANY.load(Ordering::Relaxed) && address != 0 {
+        tell_of_end(address);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_of_end(address: usize) {
+    tell(|checker| checker.thread_leaves(own(), address as u64));
 }

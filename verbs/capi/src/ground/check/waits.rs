@@ -5,8 +5,12 @@
 //! only while the checker asks, from one look to the next post.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pumice_calls::Call;
+
+/// The checker has asked, of any thread: until it does, nothing is counted.
+static HAS_ASKED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static OWN: Own = const { Own::new() };
@@ -36,12 +40,30 @@ impl Own {
 }
 
 /// A call of the program begins.
+#[inline]
 pub(super) fn begins() {
+    if HAS_ASKED.load(Ordering::Relaxed) {
+        begins_to_count();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn begins_to_count() {
     let _ = OWN.try_with(|own| own.entered.set(own.is_watched.get().then(count)));
 }
 
 /// A call of which [`begins`] was told ends.
+#[inline]
 pub(super) fn ends(call: Call) {
+    if HAS_ASKED.load(Ordering::Relaxed) {
+        counts(call);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn counts(call: Call) {
     let is_post = call.posts();
     let is_data_path = is_post || call.polls();
     let _ = OWN.try_with(|own| {
@@ -56,6 +78,7 @@ pub(super) fn ends(call: Call) {
 
 /// How often the calling thread has waited outside of calls of the data path. Asked during a post.
 pub(super) fn outside() -> u64 {
+    HAS_ASKED.store(true, Ordering::Relaxed);
     let outside = OWN.try_with(|own| {
         own.was_asked.set(true);
         own.entered.get().unwrap_or_else(count).wrapping_sub(own.within.get())

@@ -52,6 +52,19 @@ pub(super) fn begin(made: Made) {
     let _ = CURRENT.try_with(|current| current.set(Some(made)));
 }
 
+/// As [`begin`], unless the thread is in a call of the program. False: it is.
+#[inline]
+pub(super) fn begins(made: Made) -> bool {
+    let begins = CURRENT.try_with(|current| {
+        let is_first = current.get().is_none();
+        if is_first {
+            current.set(Some(made));
+        }
+        is_first
+    });
+    begins.unwrap_or(false)
+}
+
 pub(super) fn end() -> Option<Made> {
     CURRENT.try_with(Cell::take).ok().flatten()
 }

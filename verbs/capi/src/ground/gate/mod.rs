@@ -71,10 +71,9 @@ pub(super) fn enter_data_path(call: Call, about: About) -> Passage {
 /// of the program are what findings have of it.
 #[inline(never)]
 fn enter_checked(call: Call, on: usize) -> Passage {
-    if current().is_some() {
+    if !current::begins(Made::Uncounted(call)) {
         return Passage::UNSEEN;
     }
-    current::begin(Made::Uncounted(call));
     check::enters_data_path(call, on);
     Passage { seen: Seen::Checked(call), refused: None }
 }
