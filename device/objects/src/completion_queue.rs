@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use fnv::FnvHashMap;
 use pumice_events::{Event, Subscribers, Topics};
@@ -382,6 +383,12 @@ impl CompletionQueue {
     /// Account of this queue's asynchronous events (CQ_ERR).
     pub const fn async_account(&self) -> &Arc<EventAccount> {
         &self.async_account
+    }
+
+    /// Blocks until all completion events of the queue are acknowledged, but no longer than `patience`. True
+    /// if they are.
+    pub fn wait_acked_for(&self, patience: Duration) -> bool {
+        self.account.wait_all_acked_for(patience)
     }
 
     /// Blocks until all completion events and asynchronous events of the queue are acknowledged:
