@@ -68,14 +68,26 @@ impl<'a> Looked<'a> {
 
     /// Whether nothing has happened to a queue pair since the look before.
     fn is_still(&self, process: usize, qp: &QpView) -> bool {
-        let Some(own) = self.now.get(process) else { return false };
-        let is_own =
-            |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
-        let before = self.before.iter().find(is_own).and_then(|other| other.objects.as_ref());
-        let known = before.and_then(|objects| objects.qps.iter().find(|other| other.qpn == qp.qpn));
+        let known =
+            self.before_of(process).and_then(|objects| objects.qps.iter().find(|other| other.qpn == qp.qpn));
         known.is_some_and(|other| {
             (other.posted, other.ended, other.received) == (qp.posted, qp.ended, qp.received)
         })
+    }
+
+    /// Whether the peer refuses a message for want of a receive request: now, or since the look before.
+    fn is_refused(&self, process: usize, qp: &QpView) -> bool {
+        let before = self.before_of(process).into_iter().flat_map(|objects| &objects.qps);
+        let known = before.into_iter().find(|other| other.qpn == qp.qpn);
+        qp.waits_for_receiver || known.is_some_and(|other| qp.rnr_naks_received > other.rnr_naks_received)
+    }
+
+    /// What a process said of its objects at the look before.
+    fn before_of(&self, process: usize) -> Option<&'a Collected> {
+        let own = self.now.get(process)?;
+        let is_own =
+            |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
+        self.before.iter().find(is_own)?.objects.as_ref()
     }
 
     fn other_end(&self, from: usize, peer: &PeerView) -> OtherEnd<'a> {
@@ -143,7 +155,7 @@ impl<'a> Looked<'a> {
                     (Some(index), Why::Failed, format!("{number} of {name} has failed{because}"))
                 } else if let Some(said) = words::crossed(qp, other) {
                     (Some(index), Why::WrongNumber, format!("{number} of {name} {said}"))
-                } else if has_no_receive(qp, other) {
+                } else if has_no_receive(qp, other, self.is_refused(from, qp)) {
                     (Some(index), Why::NoReceive, words::no_receive(standing, qp, other))
                 } else {
                     (Some(index), Why::Acknowledgement, format!("{name} has not acknowledged"))
@@ -312,10 +324,10 @@ impl Looked<'_> {
     }
 }
 
-fn has_no_receive(qp: &QpView, other: &QpView) -> bool {
-    let was_refused = qp.waits_for_receiver || qp.rnr_naks_received > 0;
-    was_refused && other.receives_posted == Some(0)
-        || (qp.waits_for_receiver && other.receives_posted.is_none())
+/// `is_refused`: the peer refuses the message now.
+fn has_no_receive(qp: &QpView, other: &QpView, is_refused: bool) -> bool {
+    let was_refused = is_refused || qp.rnr_naks_received > 0;
+    was_refused && other.receives_posted == Some(0) || (is_refused && other.receives_posted.is_none())
 }
 
 /// What becomes of a request for a connection.

@@ -38,7 +38,9 @@ pub(super) fn of_thread(from: usize, objects: &Collected, thread: &ThreadView) -
                 "sleeps in rdma_get_cm_event (thread {number}) on an event channel that no identifier \
                  uses{elsewhere}"
             );
-            Some(wait(from, Why::Nothing, words))
+            // A listener of another channel wakes no thread, if there is no other one.
+            let is_closed = objects.waits.as_ref().is_some_and(WaitsView::is_closed);
+            Some(Wait { is_of_message: !is_closed, ..wait(from, Why::Nothing, words) })
         }
         DoingView::SleepsForDevice => unarmed_limit(objects).map(|queue| {
             let words = format!(
@@ -65,8 +67,11 @@ fn unarmed_limit(objects: &Collected) -> Option<u32> {
 pub(super) fn of_ended_queue_pair(from: usize, objects: &Collected) -> Option<Wait> {
     let view = objects.waits.as_ref().filter(|view| WaitsView::is_closed(view))?;
     let sleeper = view.threads.iter().find(|thread| thread.doing == DoingView::SleepsForDevice)?;
+    // Else it has failed, which is said in another way.
+    let is_meant = |why: Option<&str>| why.is_none_or(|why| why.contains("by modify_qp"));
     let is_it = |state: &str, srq: Option<u32>| state == "ERR" && srq.is_none();
-    let ended = objects.qps.iter().find(|qp| is_it(&qp.state, qp.srq) && qp.last_error.is_none())?;
+    let ended =
+        objects.qps.iter().find(|qp| is_it(&qp.state, qp.srq) && is_meant(qp.last_error.as_deref()))?;
     let words = format!(
         "sleeps in ibv_get_async_event (thread {}), and QP {:#08x} is in ERR and has no shared receive \
          queue: IBV_EVENT_QP_LAST_WQE_REACHED comes of queue pairs with one",
