@@ -307,7 +307,7 @@ fn a_number_that_the_peer_does_not_have_is_told_from_one_that_it_has_destroyed()
         })
     };
     let never = without(0);
-    assert!(never.contains("dest_qp_num has to be 0x20007 here, and is 0x020155"), "{never}");
+    assert!(never.contains("dest_qp_num has to be 0x20007 here, and is 0x20155"), "{never}");
     assert!(without(2).contains("has destroyed QP 0x020155"));
     let crossed = held(|_, theirs| theirs.qps[0].peer.as_mut().unwrap().qpn = 0x01_0009);
     assert!(crossed.contains("is connected to QP 0x010009, and not to QP 0x010007"), "{crossed}");
