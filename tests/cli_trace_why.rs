@@ -61,7 +61,7 @@ const INJECTED: &[Row] = &[
         &["single"],
         &["--fault", "late name=it time=70ms side=send message=9"],
         "completion-late",
-        "come 70.0 ms late",
+        "come 70.0 ms late. Of this: 70.0 ms acknowledged, until it completed",
     ),
     row(
         &["burst"],
@@ -160,7 +160,11 @@ const SEEN: &[Row] = &[
 ];
 
 /// In a world no process is stopped by a signal. A machine that is busy makes the same cause.
-const STOPPED: &[Row] = &[row(&["stopped", "2000"], &[], "scheduler", "had no processor for")];
+const STOPPED: &[Row] = &[
+    row(&["stopped", "2000"], &[], "scheduler", "had no processor for"),
+    // While nothing happens, too.
+    row(&["stopped-idle", "400"], &[], "scheduler", "had no processor for"),
+];
 
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("why-{name}-{}", std::process::id()));

@@ -13,7 +13,7 @@ use serde_json::Value;
 const BEGIN: &str = "pumice: waits in vain: ";
 
 /// Programs, and what has to be said of them. Those with a line `// HERE` have it named.
-const PLANTED: [(&str, &str); 19] = [
+const PLANTED: [(&str, &str); 28] = [
     ("unarmed", "the queue is not armed; call ibv_req_notify_cq"),
     ("solicited", "armed for solicited completions only, and the sender did not set IBV_SEND_SOLICITED"),
     ("unsignaled", "all send requests since the last completion, 5, are unsignaled"),
@@ -33,6 +33,18 @@ const PLANTED: [(&str, &str); 19] = [
     ("no_such_number", "which no queue pair has: is remote_qpn the qp_num of the receiver?"),
     ("not_attached", "no queue pair of this user is attached to it"),
     ("sleeps_unsignaled", "all send requests since the last completion, 1, are unsignaled"),
+    ("drained", "the queue pair is in SQD, where no request begins"),
+    ("overran", "polls completion queue 1 of 2 entries, which overran or failed"),
+    ("wrong_number", "is connected to this one: dest_qp_num has to be"),
+    ("other_srq", "the peer has no receive request for it"),
+    ("limit_once", "its limit is not armed: IBV_EVENT_SRQ_LIMIT_REACHED comes once"),
+    ("last_event", "is in ERR and has no shared receive queue"),
+    ("no_channel", "on an event channel that no identifier uses; 1 event waits"),
+    (
+        "event_kept",
+        "ibv_destroy_cq waits, as libibverbs' does, until the program has called ibv_ack_cq_events",
+    ),
+    ("lock_held", "waits for a lock that thread"),
 ];
 
 fn source(name: &str) -> PathBuf {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use pumice_device::inspect::{Collected, DoingView, ThreadView};
-use pumice_device::waits::{Graph, Standing};
+use pumice_device::waits::{Graph, Standing, until};
 
 use crate::observe::plain;
 
@@ -74,8 +74,12 @@ fn doing(thread: &ThreadView, objects: &Collected) -> String {
     let does = match &thread.doing {
         DoingView::Polls { cqs } => format!("polls {}", queues(cqs)),
         DoingView::SleepsOn { cqs } => format!("sleeps until there is an event of {}", queues(cqs)),
-        DoingView::SleepsForConnections => "sleeps until something happens to a connection".to_owned(),
-        DoingView::Calls { call } => format!("is in {}", plain(call)),
+        DoingView::SleepsForConnections { .. } => "sleeps until something happens to a connection".to_owned(),
+        DoingView::SleepsForDevice => {
+            "sleeps until something happens to the device (ibv_get_async_event)".to_owned()
+        }
+        DoingView::Acknowledges { call, .. } => format!("waits in {} for acknowledgements", plain(call)),
+        DoingView::Calls { call, awaits } => format!("is in {}{}", plain(call), until(*awaits)),
         DoingView::Runs => "computes".to_owned(),
     };
     match &thread.also {

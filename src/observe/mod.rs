@@ -172,7 +172,7 @@ pub(crate) mod tests {
     pub(crate) fn process(pid: u32, qps: Vec<QpView>) -> ProcessView {
         let totals = Totals { qps: qps.len() as u32, cqs: 1, srqs: 1, regions: 2, rules: 0 };
         let cq = CqView { number: 0, depth: 32, filled: 8, armed: true, failed: false, users: 2 };
-        let srq = SrqView { number: 1, ordinal: 0, depth: 64, posted: 16, limit: 4, xrc: false };
+        let srq = SrqView { number: 1, ordinal: 0, depth: 64, posted: 16, limit: 4, xrc: false, cq: None };
         let objects = Collected { totals, qps, cqs: vec![cq], srqs: vec![srq], ..Collected::default() };
         let objects = Collected { tag: "one".to_owned(), device: "pumice0".to_owned(), ..objects };
         ProcessView {

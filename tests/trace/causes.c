@@ -139,6 +139,10 @@ static void drain(struct ibv_cq *cq)
 static int singles(int count, enum ibv_wr_opcode opcode)
 {
 	for (int i = 0; i < count; i++) {
+		if (is("stopped-idle") && i == count / 2) {
+			rest(100);
+			raise(SIGSTOP);
+		}
 		receive();
 		MUST(!post(opcode, SHORT, 1));
 		if (is("lazy") && i == count / 2)
@@ -284,7 +288,7 @@ int main(int argc, char **argv)
 {
 	style = argc > 1 ? argv[1] : "single";
 	milliseconds = argc > 2 ? atoi(argv[2]) : 0;
-	if (is("stopped") && fork() == 0) {
+	if (!strncmp(style, "stopped", 7) && fork() == 0) {
 		/* Waits until its parent has stopped, and some time longer. */
 		pid_t parent = getppid();
 		char path[64], line[256];

@@ -41,7 +41,7 @@ static struct rdma_cm_event *next(struct rdma_event_channel *channel)
 }
 
 /* An identifier with a queue pair, on its way to an address. */
-static struct rdma_cm_id *asker(struct rdma_event_channel *channel, struct sockaddr_in to)
+__attribute__((unused)) static struct rdma_cm_id *asker(struct rdma_event_channel *channel, struct sockaddr_in to)
 {
 	struct rdma_cm_id *id;
 	MUST(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));

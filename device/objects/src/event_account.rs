@@ -1,5 +1,7 @@
 //! Which events of an object the application has got and not yet acknowledged.
 
+use std::time::Duration;
+
 use pumice_ground::awaited::Awaited;
 
 /// Counts the events of one object that were delivered and not acknowledged: the object must not
@@ -30,6 +32,11 @@ impl EventAccount {
         //= man:ibv_get_cq_event
         //| Every event that was taken has to be acknowledged before its object goes.
         self.unacked.wait(|unacked| *unacked == 0);
+    }
+
+    /// Blocks until every delivered event is acknowledged, but no longer than `patience`. True if they are.
+    pub fn wait_all_acked_for(&self, patience: Duration) -> bool {
+        self.unacked.wait_for(patience, |unacked| *unacked == 0)
     }
 
     /// One event is being handed to the application.

@@ -90,10 +90,18 @@ impl Hca {
     /// # Errors
     /// Busy: queue pairs or XRC SRQs use it.
     pub fn destroy_cq(&self, cq: Handle) -> Result<(), HcaError> {
-        let destroyed = self.core.lock_own()?.resources.destroy_cq(cq);
-        let queue = self.noted(destroyed)?;
-        queue.wait_all_acked();
+        self.remove_cq(cq)?.wait_all_acked();
         Ok(())
+    }
+
+    /// The same without the wait: the queue has left the device, and its owner waits until its events are
+    /// acknowledged.
+    ///
+    /// # Errors
+    /// As for [`Hca::destroy_cq`].
+    pub fn remove_cq(&self, cq: Handle) -> Result<Arc<CompletionQueue>, HcaError> {
+        let destroyed = self.core.lock_own()?.resources.destroy_cq(cq);
+        Ok(self.noted(destroyed)?)
     }
 
     /// Makes a shared receive queue.

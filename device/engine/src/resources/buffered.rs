@@ -80,6 +80,7 @@ impl Resources {
     pub(crate) fn expire_waits(&mut self, now_ns: u64) {
         let due_ns = self.decisions.stores.as_ref().and_then(|stores| stores.due_ns);
         if due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            self.moment.end();
             self.drain_stores();
         }
         if self.decisions.delays() {

@@ -51,6 +51,8 @@ impl Resources {
     }
 
     fn complete_delayed(&mut self, one: DelayedCompletion) {
+        // It is made now, and not when the packets came that were handled last.
+        self.moment.end();
         self.complete_in_turn(&one.qp, one.made);
     }
 }

@@ -48,6 +48,7 @@ impl Resources {
                 posted: srq.len(),
                 limit: srq.attributes().limit,
                 xrc: srq.xrc().is_some(),
+                cq: srq.xrc().map(|xrc| xrc.cq),
             }),
             _ => None,
         })

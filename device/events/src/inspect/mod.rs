@@ -17,7 +17,9 @@ pub use collect::{Collected, MAX_PAGES};
 pub use objects::{CqView, MAX_GROUPS, PeerView, QpView, SrqView};
 pub use seen::{ArmedNow, Awaited, Doing, QueueNow, Vain, Waiter};
 pub use standing::{Graph, Standing, Verdict, Wait, Why};
-pub use waits::{ConnectView, DoingView, ListenView, MAX_WAITS, TellsWaits, ThreadView, WaitsView};
+pub use waits::{
+    AwaitedThread, ConnectView, DoingView, ListenView, MAX_WAITS, TellsWaits, ThreadView, WaitsView,
+};
 
 use pumice_faults::live::LiveRule;
 

@@ -127,6 +127,9 @@ pub struct SrqView {
     pub limit: u32,
     /// It is one for XRC.
     pub xrc: bool,
+    /// Number of its completion queue, if it is one for XRC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cq: Option<u32>,
 }
 
 #[cfg(test)]

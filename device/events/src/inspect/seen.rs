@@ -33,6 +33,8 @@ pub enum Doing {
     SleepsOn(u64),
     /// It sleeps until something happens to a connection.
     SleepsForConnections,
+    /// It waits in a call until the program has acknowledged events.
+    Acknowledges,
 }
 
 /// A thread that waits.

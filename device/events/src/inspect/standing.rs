@@ -49,8 +49,14 @@ pub enum Why {
     NotReady,
     /// The peer's queue pair has failed.
     Failed,
-    /// Nothing is posted that could complete where it waits.
+    /// Nothing is posted that could complete where it waits, or nothing happens that it waits for.
     Nothing,
+    /// Its own queue pair is in SQD, or its own completion queue has failed.
+    Halted,
+    /// It has not acknowledged events.
+    Unacknowledged,
+    /// The number of the peer's queue pair is wrong.
+    WrongNumber,
     /// Datagrams that came were dropped, or go to a group to which nothing is attached.
     Lost,
     /// The peer has posted no receive request for a message.
@@ -101,6 +107,9 @@ impl Why {
                 | Why::NotReady
                 | Why::Failed
                 | Why::Nothing
+                | Why::Halted
+                | Why::Unacknowledged
+                | Why::WrongNumber
                 | Why::Lost
         )
     }
@@ -109,7 +118,7 @@ impl Why {
 impl Why {
     /// Whether the process that waits has said it, or will, without a look at others.
     pub const fn is_known(self) -> bool {
-        matches!(self, Why::Told | Why::NobodyListens | Why::Unread | Why::Answer)
+        matches!(self, Why::Told | Why::NobodyListens | Why::Unread | Why::Answer | Why::Unacknowledged)
     }
 }
 

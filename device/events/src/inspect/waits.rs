@@ -27,14 +27,51 @@ pub enum DoingView {
         cqs: Vec<u32>,
     },
     /// It sleeps until something happens to a connection.
-    SleepsForConnections,
+    SleepsForConnections {
+        /// No identifier uses the event channel that it reads.
+        #[serde(default)]
+        has_none: bool,
+        /// If so, events that wait in channels of identifiers.
+        #[serde(default)]
+        elsewhere: u32,
+    },
+    /// It sleeps until something happens to the device: an asynchronous event.
+    SleepsForDevice,
+    /// It waits in a call of verbs until the program has acknowledged events.
+    Acknowledges {
+        /// The call that it waits in.
+        call: String,
+        /// The call that acknowledges them.
+        by: String,
+        /// How many are left.
+        events: u64,
+    },
     /// It waits in this system call.
     Calls {
         /// Its name, as in "futex"; or its number.
         call: String,
+        /// The thread that it waits for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        awaits: Option<AwaitedThread>,
     },
     /// It computes, or may not be looked at.
     Runs,
+}
+
+/// A thread that another one waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum AwaitedThread {
+    /// It holds a lock.
+    Lock {
+        /// Its number.
+        thread: u32,
+    },
+    /// It has not ended.
+    End {
+        /// Its number.
+        thread: u32,
+    },
 }
 
 /// A thread of the program.
@@ -126,8 +163,12 @@ impl WaitsView {
 impl DoingView {
     fn is_closed(&self) -> bool {
         match self {
-            DoingView::Polls { .. } | DoingView::SleepsOn { .. } | DoingView::SleepsForConnections => true,
-            DoingView::Calls { call } => matches!(call.as_str(), "futex" | "pause"),
+            DoingView::Polls { .. }
+            | DoingView::SleepsOn { .. }
+            | DoingView::SleepsForConnections { .. }
+            | DoingView::SleepsForDevice
+            | DoingView::Acknowledges { .. } => true,
+            DoingView::Calls { call, .. } => matches!(call.as_str(), "futex" | "pause"),
             DoingView::Runs => false,
         }
     }
@@ -188,8 +229,9 @@ mod tests {
             ..WaitsView::default()
         };
         assert!(of(DoingView::Polls { cqs: vec![1] }).is_closed());
-        assert!(of(DoingView::Calls { call: "futex".to_owned() }).is_closed());
-        for other in [DoingView::Runs, DoingView::Calls { call: "read".to_owned() }] {
+        let call = |name: &str| DoingView::Calls { call: name.to_owned(), awaits: None };
+        assert!(of(call("futex")).is_closed() && of(DoingView::SleepsForDevice).is_closed());
+        for other in [DoingView::Runs, call("read")] {
             assert!(!of(other).is_closed());
         }
     }

@@ -26,6 +26,9 @@ const WRITE_BYTES: usize = 1 << 18;
 const RESERVE_BYTES: u64 = 4096;
 /// How long nothing happens until a record says that the process lives.
 const BEAT: Duration = Duration::from_millis(500);
+/// How long the thread that has nothing to write waits at a time, so that it notices that the process had no
+/// processor.
+const GLANCE: Duration = Duration::from_millis(50);
 /// If the thread goes on so much later than it meant to, the process had no processor.
 const LATE: Duration = Duration::from_millis(20);
 /// Between two looks at a lock that must not be waited for.
@@ -319,14 +322,9 @@ impl SharedQueue {
     fn wait_for_work(&self, clock_base_ns: Option<u64>) -> (MutexGuard<'_, State>, Option<Duration>) {
         let mut state = self.lock();
         let was_idle = self.begins_to_idle();
+        let mut late = Duration::ZERO;
         if was_idle && !state.hurries() {
-            let idle = |state: &mut State| self.queued.lock().is_idle && !state.hurries();
-            let beat = state.left_ns().map_or(BEAT, |left_ns| BEAT.min(Duration::from_nanos(left_ns)));
-            state = if clock_base_ns.is_some() {
-                outside::wait_while(&self.wake, state, beat, idle)
-            } else {
-                self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner)
-            };
+            (state, late) = self.wait_for_records(state, clock_base_ns.is_some());
         }
         self.queued.lock().is_idle = false;
         let gathers = |state: &mut State| !state.hurries();
@@ -339,8 +337,32 @@ impl SharedQueue {
         let first_ns = self.queued.lock().records.first().filter(|_| was_idle).map(Waiting::at_ns);
         let woken_ns = first_ns.map_or(before_ns, |first| first.wrapping_add(base_ns).min(before_ns));
         let late_ns = outside::time::monotonic_ns().saturating_sub(woken_ns);
-        let late = Duration::from_nanos(late_ns).saturating_sub(GATHER);
+        let late = Duration::from_nanos(late_ns).saturating_sub(GATHER).max(late);
         (state, Some(late).filter(|late| *late >= LATE))
+    }
+
+    /// Waits for records, if the process `beats` until it has to say that it lives; how much later than it
+    /// meant to it went on.
+    fn wait_for_records<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        beats: bool,
+    ) -> (MutexGuard<'a, State>, Duration) {
+        let idle = |state: &mut State| self.queued.lock().is_idle && !state.hurries();
+        if !beats {
+            let state = self.wake.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner);
+            return (state, Duration::ZERO);
+        }
+        let mut left = state.left_ns().map_or(BEAT, |left_ns| BEAT.min(Duration::from_nanos(left_ns)));
+        let mut late = Duration::ZERO;
+        // What is late is noted at once, since it is noted as having ended now.
+        while late < LATE && !left.is_zero() && idle(&mut state) {
+            let (turn, begun) = (left.min(GLANCE), outside::now());
+            state = outside::wait_while(&self.wake, state, turn, idle);
+            late = outside::since(begun).saturating_sub(turn);
+            left = left.saturating_sub(turn);
+        }
+        (state, late)
     }
 }
 

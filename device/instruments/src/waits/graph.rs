@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use super::own;
 use super::verdicts::verdicts;
 use super::words::{self, counted};
 use pumice_events::inspect::{
@@ -59,19 +60,34 @@ impl<'a> Looked<'a> {
         for thread in &view.threads {
             waits.extend(self.of_thread(from, objects, thread));
         }
+        if waits.is_empty() {
+            waits.extend(own::of_ended_queue_pair(from, objects));
+        }
         waits
     }
 
     /// Whether nothing has happened to a queue pair since the look before.
     fn is_still(&self, process: usize, qp: &QpView) -> bool {
-        let Some(own) = self.now.get(process) else { return false };
-        let is_own =
-            |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
-        let before = self.before.iter().find(is_own).and_then(|other| other.objects.as_ref());
-        let known = before.and_then(|objects| objects.qps.iter().find(|other| other.qpn == qp.qpn));
+        let known =
+            self.before_of(process).and_then(|objects| objects.qps.iter().find(|other| other.qpn == qp.qpn));
         known.is_some_and(|other| {
             (other.posted, other.ended, other.received) == (qp.posted, qp.ended, qp.received)
         })
+    }
+
+    /// Whether the peer refuses a message for want of a receive request: now, or since the look before.
+    fn is_refused(&self, process: usize, qp: &QpView) -> bool {
+        let before = self.before_of(process).into_iter().flat_map(|objects| &objects.qps);
+        let known = before.into_iter().find(|other| other.qpn == qp.qpn);
+        qp.waits_for_receiver || known.is_some_and(|other| qp.rnr_naks_received > other.rnr_naks_received)
+    }
+
+    /// What a process said of its objects at the look before.
+    fn before_of(&self, process: usize) -> Option<&'a Collected> {
+        let own = self.now.get(process)?;
+        let is_own =
+            |other: &&Standing| (&other.host, other.pid, other.index) == (&own.host, own.pid, own.index);
+        self.before.iter().find(is_own)?.objects.as_ref()
     }
 
     fn other_end(&self, from: usize, peer: &PeerView) -> OtherEnd<'a> {
@@ -112,7 +128,18 @@ impl<'a> Looked<'a> {
         }
         let peer = qp.peer?;
         let requests = format!("{} of QP {:#08x}", counted(outstanding, "send request"), qp.qpn);
-        let (to, why, what) = match self.other_end(from, &peer) {
+        let (to, why, what) = match qp.state.as_str() {
+            "SQD" => (None, Why::Halted, own::DRAINED.to_owned()),
+            _ => self.of_peer(from, qp, &peer)?,
+        };
+        let wait = if outstanding == 1 { "waits" } else { "wait" };
+        let words = format!("has {requests} that {wait}: {what}");
+        Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: false })
+    }
+
+    /// Why the peer of a queue pair does not end its send requests.
+    fn of_peer(&self, from: usize, qp: &QpView, peer: &PeerView) -> Option<(Option<usize>, Why, String)> {
+        Some(match self.other_end(from, peer) {
             OtherEnd::Is(index, other) => {
                 let standing = self.now.get(index)?;
                 let (name, number) = (words::process(standing), format!("QP {:#08x}", other.qpn));
@@ -126,18 +153,18 @@ impl<'a> Looked<'a> {
                     let because =
                         other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                     (Some(index), Why::Failed, format!("{number} of {name} has failed{because}"))
-                } else if has_no_receive(qp, other) {
-                    let naks = counted(qp.rnr_naks_received, "RNR NAK");
-                    let said = format!("{name} has posted no receive request to {number} ({naks})");
-                    (Some(index), Why::NoReceive, said)
+                } else if let Some(said) = words::crossed(qp, other) {
+                    (Some(index), Why::WrongNumber, format!("{number} of {name} {said}"))
+                } else if has_no_receive(qp, other, self.is_refused(from, qp)) {
+                    (Some(index), Why::NoReceive, words::no_receive(standing, qp, other))
                 } else {
                     (Some(index), Why::Acknowledgement, format!("{name} has not acknowledged"))
                 }
             }
             OtherEnd::Gone(index) => {
-                let name = words::process(self.now.get(index)?);
-                let said = format!("{name} has destroyed their peer, QP {:#08x}", peer.qpn);
-                (Some(index), Why::Destroyed, said)
+                let standing = self.now.get(index)?;
+                let (why, said) = words::gone(standing, qp, peer.qpn);
+                (Some(index), why, format!("{} {said}", words::process(standing)))
             }
             OtherEnd::Ended => {
                 let said =
@@ -156,10 +183,7 @@ impl<'a> Looked<'a> {
             OtherEnd::Elsewhere => {
                 (None, Why::Acknowledgement, format!("the peer at {} has not acknowledged", peer.address))
             }
-        };
-        let wait = if outstanding == 1 { "waits" } else { "wait" };
-        let words = format!("has {requests} that {wait}: {what}");
-        Some(Wait { from, to, why, words, qpn: Some(qp.qpn), is_of_message: false })
+        })
     }
 
     /// What a thread waits for.
@@ -167,8 +191,11 @@ impl<'a> Looked<'a> {
         let (cqs, does) = match &thread.doing {
             DoingView::Polls { cqs } => (cqs, "polls"),
             DoingView::SleepsOn { cqs } => (cqs, "sleeps on"),
-            _ => return Vec::new(),
+            _ => return own::of_thread(from, objects, thread),
         };
+        if let Some(wait) = own::of_failed_queue(from, objects, cqs, does) {
+            return vec![wait];
+        }
         let takes = |qp: &&QpView| {
             // The one that is in use does not count as posted.
             let is_lost = qp.service == "UD" && qp.received == 0 && qp.dropped > 0;
@@ -183,6 +210,12 @@ impl<'a> Looked<'a> {
             .filter(|qp| self.is_still(from, qp))
             .filter_map(|qp| self.of_receive(from, qp, thread))
             .collect();
+        let by_xrc = own::has_receives_of_xrc(objects, cqs);
+        if by_xrc {
+            let targets = objects.qps.iter().filter(|qp| qp.service == "XRC_RECV" && takes(qp));
+            let targets = targets.filter(|qp| self.is_still(from, qp));
+            waits.extend(targets.filter_map(|qp| self.of_receive(from, qp, thread)));
+        }
         // A message of one peer is enough.
         if waits.iter().any(|wait| wait.why == Why::Message) {
             waits.retain(|wait| wait.why == Why::Message);
@@ -192,10 +225,12 @@ impl<'a> Looked<'a> {
                 && qp.posted.saturating_sub(qp.ended) > qp.unsignaled
         };
         let may_complete = objects.qps_left_out() > 0
+            || by_xrc
             || objects.qps.iter().any(|qp| receives(&qp) || sends(qp))
             || objects.cqs.iter().any(|cq| cqs.contains(&cq.number) && cq.filled > 0);
         if waits.is_empty() && !may_complete && !cqs.is_empty() {
-            let why = words::nothing_completes(cqs, &objects.qps);
+            let mut why = words::nothing_completes(cqs, &objects.qps);
+            why.extend(own::held_up(objects, thread.thread));
             // Nothing of the process can complete that would wake another thread, which might post.
             let is_over = objects
                 .qps
@@ -232,15 +267,18 @@ impl<'a> Looked<'a> {
                         other.last_error.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                     let said = format!("{}, whose QP {:#08x} has failed{because}", message(&of), other.qpn);
                     (Some(index), Why::Failed, said)
+                } else if let Some(said) = words::crossed(qp, other) {
+                    let said = format!("{}, whose QP {:#08x} {said}", message(&of), other.qpn);
+                    (Some(index), Why::WrongNumber, said)
                 } else {
                     (Some(index), Why::Message, message(&of))
                 }
             }
             OtherEnd::Gone(index) => {
-                let name = words::process(self.now.get(index)?);
-                let said =
-                    format!("{}, which has destroyed QP {:#08x}", message(&format!(" of {name}")), peer.qpn);
-                (Some(index), Why::Destroyed, said)
+                let standing = self.now.get(index)?;
+                let (why, said) = words::gone(standing, qp, peer.qpn);
+                let of = message(&format!(" of {}", words::process(standing)));
+                (Some(index), why, format!("{of}, which {said}"))
             }
             OtherEnd::Ended => {
                 let of = format!(" of the process at {} that had QP {:#08x}", peer.address, peer.qpn);
@@ -286,10 +324,10 @@ impl Looked<'_> {
     }
 }
 
-fn has_no_receive(qp: &QpView, other: &QpView) -> bool {
-    let was_refused = qp.waits_for_receiver || qp.rnr_naks_received > 0;
-    was_refused && other.receives_posted == Some(0)
-        || (qp.waits_for_receiver && other.receives_posted.is_none())
+/// `is_refused`: the peer refuses the message now.
+fn has_no_receive(qp: &QpView, other: &QpView, is_refused: bool) -> bool {
+    let was_refused = is_refused || qp.rnr_naks_received > 0;
+    was_refused && other.receives_posted == Some(0) || (is_refused && other.receives_posted.is_none())
 }
 
 /// What becomes of a request for a connection.

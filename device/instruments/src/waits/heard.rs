@@ -129,8 +129,10 @@ impl State {
                 let one = self.asked.entry(id).or_insert(new);
                 one.requests = one.requests.saturating_add(1);
             }
+            // The peer's device has the request, and asks for time; its program has not answered.
+            Event::CmReceived { message: CmMessage::Mra(_) } => {}
             Event::CmReceived { message } => {
-                // Each message says that the peer answers.
+                // Each other message says that the peer answers.
                 if let Some(own) = message.recipient() {
                     self.asked.remove(&own.0);
                 }

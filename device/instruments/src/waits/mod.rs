@@ -7,6 +7,7 @@
 
 mod graph;
 mod heard;
+mod own;
 mod reasons;
 mod rest;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use graph::graph;
 pub use pumice_events::inspect::{
     ArmedNow, Awaited, Doing, Graph, QueueNow, Standing, Vain, Verdict, Wait, Waiter, Why,
 };
+pub use words::until;
 
 use heard::State;
 use rest::PATIENCES;
@@ -111,7 +113,7 @@ impl Waits {
         found.extend(waiters.iter().filter_map(|waiter| match waiter.doing {
             Doing::Polls(number) => state.polls_another(number, before_ns, queues, waiters, waiter, objects),
             Doing::SleepsOn(channel) => state.sleeps(channel, before_ns, queues, waiters, waiter, objects),
-            Doing::SleepsForConnections => None,
+            Doing::SleepsForConnections | Doing::Acknowledges => None,
         }));
         if let Some(before_ns) = before_ns.checked_sub(self.patience_ns / 2) {
             found.extend(state.unanswered(now_ns, before_ns, waiters, others));

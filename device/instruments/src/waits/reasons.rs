@@ -4,6 +4,7 @@ use pumice_events::inspect::{ArmedNow, Awaited, Collected, Doing, QpView, QueueN
 
 use super::graph::answer_of;
 use super::heard::{State, Stray};
+use super::own::has_receives_of_xrc;
 
 impl State {
     pub(super) fn unready_peers(&self, now_ns: u64, before_ns: u64, waiters: &[Waiter]) -> Vec<Vain> {
@@ -149,7 +150,7 @@ impl State {
         let waits_at = |waiter: &&Waiter, cq: u32| match waiter.doing {
             Doing::Polls(number) => number == cq,
             Doing::SleepsOn(channel) => queues.iter().any(|one| one.number == cq && one.channel == channel),
-            Doing::SleepsForConnections => false,
+            Doing::SleepsForConnections | Doing::Acknowledges => false,
         };
         let hopes = |qp: &&QpView| qp.service == "UD" && qp.received == 0 && qp.receives_posted != Some(0);
         let (cq, waiter) = objects.qps.iter().filter(hopes).find_map(|qp| {
@@ -191,6 +192,7 @@ fn sleeps_for_connections(waiters: &[Waiter]) -> Vec<u64> {
 fn can_complete(number: u32, objects: &Collected) -> bool {
     // Of objects that are not in the list nothing is known.
     objects.qps_left_out() > 0
+        || has_receives_of_xrc(objects, &[number])
         || objects.qps.iter().any(|qp: &QpView| {
             let receives = qp.recv_cq == Some(number) && qp.receives_posted.is_none_or(|posted| posted > 0);
             let signaled = qp.posted.saturating_sub(qp.ended) > qp.unsignaled;

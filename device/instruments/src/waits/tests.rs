@@ -1,6 +1,6 @@
 //! What is said of waits.
 
-use pumice_events::inspect::{DoingView, ListenView, ThreadView, Totals, WaitsView};
+use pumice_events::inspect::{AwaitedThread, DoingView, ListenView, QpView, ThreadView, Totals, WaitsView};
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
 use pumice_transport::wire::{Psn, Qpn};
@@ -108,9 +108,11 @@ fn a_request_that_waits_for_a_receive_for_ever_is_told_while_the_peer_answers() 
 fn circle(count: u32) -> Vec<Standing> {
     let address = std::net::IpAddr::from([127, 0, 0, 9]);
     let number = |process: u32| ((process % count + 1) << 16) | 7;
+    // Connected queue pairs are connected to each other.
+    let service = if count == 2 { "RC" } else { "SRD" };
     let of = |process: u32| {
         let qp = serde_json::json!({
-            "qpn": number(process), "ordinal": 0, "service": "RC", "state": "RTS",
+            "qpn": number(process), "ordinal": 0, "service": service, "state": "RTS",
             "peer": {"address": address, "qpn": number(process + 1)},
             "posted": 3, "ended": 3, "received": 2, "sent_packets": 0, "sent_bytes": 0, "received_packets": 0,
             "received_bytes": 0, "repeated_packets": 0, "timeouts": 0, "rnr_naks_sent": 0,
@@ -171,7 +173,7 @@ fn a_thread_that_may_go_on_by_itself_leaves_a_doubt() {
     let mut all = circle(2);
     change(&mut all[1], |objects| {
         let threads = &mut objects.waits.as_mut().unwrap().threads;
-        let doing = DoingView::Calls { call: "read".to_owned() };
+        let doing = DoingView::Calls { call: "read".to_owned(), awaits: None };
         threads.push(ThreadView { doing, ..threads[0].clone() });
     });
     assert!(verdicts(&all).iter().all(|one| !one.is_certain));
@@ -217,7 +219,8 @@ fn the_root_of_a_chain_is_named_with_its_reason() {
     assert!(destroyed.contains("which has destroyed QP 0x030007"), "{destroyed}");
     let elsewhere = root(&|one| {
         change(one, |objects| {
-            objects.waits.as_mut().unwrap().threads[0].doing = DoingView::Calls { call: "read".to_owned() };
+            objects.waits.as_mut().unwrap().threads[0].doing =
+                DoingView::Calls { call: "read".to_owned(), awaits: None };
         });
     });
     assert!(elsewhere.contains("process 102 (p2) waits for no other process: its thread 102 is in read"));
@@ -281,4 +284,122 @@ fn listeners_are_named_to_those_who_ask_elsewhere() {
             .contains("no program of this user listens there; programs of this user listen at 127.0.0.9")
     );
     assert!(asks(7, 1).contains("its program has not read 1 event (CONNECT_REQUEST)"));
+}
+
+/// What holds the first of two processes, whose send request waits.
+fn held(change_them: impl FnOnce(&mut QpView, &mut Collected)) -> String {
+    let mut all = circle(2);
+    let [sender, peer] = all.as_mut_slice() else { unreachable!() };
+    let (own, theirs) = (sender.objects.as_mut().unwrap(), peer.objects.as_mut().unwrap());
+    own.qps[0].posted = 4;
+    own.waits.as_mut().unwrap().threads[0].doing = DoingView::Polls { cqs: vec![1] };
+    theirs.waits.as_mut().unwrap().threads[0].doing = DoingView::Runs;
+    change_them(&mut own.qps[0], theirs);
+    verdicts(&all).into_iter().map(|one| one.sentence).next().unwrap_or_default()
+}
+
+#[test]
+fn a_number_that_the_peer_does_not_have_is_told_from_one_that_it_has_destroyed() {
+    let without = |received: u64| {
+        held(|own, theirs| {
+            (own.peer.as_mut().unwrap().qpn, own.received, own.ended) = (0x02_0155, received, received);
+            theirs.qps[0].peer.as_mut().unwrap().qpn = 0x01_0007;
+        })
+    };
+    let never = without(0);
+    assert!(never.contains("dest_qp_num has to be 0x20007 here, and is 0x20155"), "{never}");
+    assert!(without(2).contains("has destroyed QP 0x020155"));
+    let crossed = held(|_, theirs| theirs.qps[0].peer.as_mut().unwrap().qpn = 0x01_0009);
+    assert!(crossed.contains("is connected to QP 0x010009, and not to QP 0x010007"), "{crossed}");
+}
+
+#[test]
+fn what_the_process_itself_has_done_goes_before_its_peer() {
+    let drained = held(|own, _| own.state = "SQD".to_owned());
+    assert!(drained.contains("the queue pair is in SQD") && !drained.contains("acknowledged"), "{drained}");
+    let mut all = circle(1);
+    change(&mut all[0], |objects| {
+        let failed = serde_json::json!({
+            "number": 2, "depth": 4, "filled": 0, "armed": false, "failed": true, "users": 1,
+        });
+        objects.cqs.push(serde_json::from_value(failed).unwrap());
+    });
+    let found = verdicts(&all);
+    assert!(
+        found[0].is_certain && found[0].sentence.contains("completion queue 2 of 4 entries"),
+        "{found:?}"
+    );
+}
+
+/// A shared receive queue.
+fn shared(number: u32, posted: u32, cq: Option<u32>) -> pumice_events::inspect::SrqView {
+    let value = serde_json::json!({
+        "number": number, "ordinal": 0, "depth": 8, "posted": posted, "limit": 0, "xrc": cq.is_some(),
+        "cq": cq,
+    });
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn where_the_peer_has_receive_requests_is_said_if_the_message_has_none() {
+    let refused = |change_them: &dyn Fn(&mut Collected)| {
+        held(|own, theirs| {
+            (own.rnr_naks_received, own.waits_for_receiver) = (9, true);
+            theirs.qps[0].receives_posted = Some(0);
+            change_them(theirs);
+        })
+    };
+    let beside = refused(&|theirs| {
+        let other = QpView { qpn: 0x02_0008, receives_posted: Some(8), ..theirs.qps[0].clone() };
+        theirs.qps.push(other);
+    });
+    assert!(beside.contains("to QP 0x020007 (9 RNR NAKs); its QP 0x020008 has 8"), "{beside}");
+    let empty = refused(&|theirs| {
+        (theirs.qps[0].receives_posted, theirs.qps[0].srq) = (None, Some(3));
+        theirs.qps[0].rnr_naks_sent = 9;
+        theirs.srqs.push(shared(3, 0, None));
+        theirs.waits.as_mut().unwrap().threads[0].doing = DoingView::SleepsForDevice;
+    });
+    assert!(empty.contains("shared receive queue 3 of process 101 (p1) has no receive request"), "{empty}");
+    assert!(empty.contains("its limit is not armed: IBV_EVENT_SRQ_LIMIT_REACHED comes once"), "{empty}");
+    let of_xrc = refused(&|theirs| {
+        let qp = &mut theirs.qps[0];
+        (qp.service, qp.receives_posted, qp.recv_cq) = ("XRC_RECV".to_owned(), None, None);
+        theirs.srqs.push(shared(4, 1, Some(2)));
+        theirs.waits.as_mut().unwrap().threads[0].doing = DoingView::Polls { cqs: vec![2] };
+    });
+    assert!(of_xrc.contains("its shared receive queue 4 has 1"), "{of_xrc}");
+    assert!(!of_xrc.contains("nothing is outstanding"), "{of_xrc}");
+}
+
+#[test]
+fn threads_that_wait_for_no_completion_are_told_what_they_wait_for() {
+    let alone = |doing: DoingView, change_it: &dyn Fn(&mut Collected)| {
+        let mut all = circle(1);
+        change(&mut all[0], |objects| {
+            objects.waits.as_mut().unwrap().threads[0].doing = doing;
+            change_it(objects);
+        });
+        verdicts(&all).into_iter().map(|one| (one.sentence, one.is_certain)).next().unwrap_or_default()
+    };
+    let by = "ibv_ack_cq_events".to_owned();
+    let waits = DoingView::Acknowledges { call: "ibv_destroy_cq".to_owned(), by, events: 1 };
+    let (told, is_certain) = alone(waits, &|_| {});
+    assert!(
+        is_certain && told.contains("until its program has called ibv_ack_cq_events for 1 event"),
+        "{told}"
+    );
+    let (told, _) = alone(DoingView::SleepsForConnections { has_none: true, elsewhere: 2 }, &|_| {});
+    assert!(told.contains("that no identifier uses; 2 events wait in the channel of another"), "{told}");
+    let (told, _) = alone(DoingView::SleepsForDevice, &|objects| objects.qps[0].state = "ERR".to_owned());
+    assert!(told.contains("is in ERR and has no shared receive queue"), "{told}");
+    assert_eq!(alone(DoingView::SleepsForDevice, &|_| {}).0, "", "it may have events");
+    let (told, _) = alone(DoingView::Polls { cqs: vec![1] }, &|objects| {
+        objects.qps[0].receives_posted = Some(0);
+        let threads = &mut objects.waits.as_mut().unwrap().threads;
+        let awaits = Some(AwaitedThread::Lock { thread: threads[0].thread });
+        let doing = DoingView::Calls { call: "futex".to_owned(), awaits };
+        threads.push(ThreadView { thread: 7, doing, ..threads[0].clone() });
+    });
+    assert!(told.contains("thread 7 waits for a lock that thread 100 holds"), "{told}");
 }

@@ -6,6 +6,7 @@ mod ring;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use pumice_events::Subscribers;
 use pumice_faults::shuffle::Shuffle;
@@ -185,6 +186,12 @@ impl CompletionQueue {
     /// Account of this queue's asynchronous events (CQ_ERR).
     pub const fn async_account(&self) -> &Arc<EventAccount> {
         &self.async_account
+    }
+
+    /// Blocks until all completion events of the queue are acknowledged, but no longer than `patience`. True
+    /// if they are.
+    pub fn wait_acked_for(&self, patience: Duration) -> bool {
+        self.account.wait_all_acked_for(patience)
     }
 
     /// Blocks until all completion events and asynchronous events of the queue are acknowledged:

@@ -106,11 +106,13 @@ impl<'a> Clues<'a> {
         fact.until_ns().min(end.unwrap_or(u64::MAX))
     }
 
-    /// Of the times in which a process had no processor, the longest that a stretch has of one.
-    pub(super) fn stalled_ns(&self, process: usize, (from_ns, to_ns): (u64, u64)) -> u64 {
-        let Some(process) = self.timeline.processes.get(process) else { return 0 };
+    /// Of the times in which a process had no processor, the one of which a stretch has most: how much it has
+    /// of it, and how long it was.
+    pub(super) fn stalled_ns(&self, process: usize, (from_ns, to_ns): (u64, u64)) -> (u64, u64) {
+        let Some(process) = self.timeline.processes.get(process) else { return (0, 0) };
+        let part = |from: u64, to: u64| to_ns.min(to).saturating_sub(from_ns.max(from));
         let stalls = process.evidence.stalls_ns.iter();
-        stalls.map(|(from, to)| to_ns.min(*to).saturating_sub(from_ns.max(*from))).max().unwrap_or(0)
+        stalls.map(|(from, to)| (part(*from, *to), to.saturating_sub(*from))).max().unwrap_or_default()
     }
 }
 

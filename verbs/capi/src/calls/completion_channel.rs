@@ -55,7 +55,7 @@ pub(crate) extern "C-unwind" fn ibv_get_cq_event(
             let (cq, cq_context) = (cq.required()?, cq_context.required()?);
             let event = channel.held::<Channel>()?.next().inspect_err(|errno| {
                 if *errno == RESTART {
-                    waits::sleeps(Waiting::SleepsOn(channel.as_ptr().addr()));
+                    waits::sleeps(|| Waiting::SleepsOn(channel.as_ptr().addr()));
                 }
                 if *errno == RESTART && check::is_on() {
                     let (address, is_long) =

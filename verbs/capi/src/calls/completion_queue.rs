@@ -6,6 +6,7 @@ use pumice_calls::Call;
 use pumice_transport::types::{WcFlags, WcStatus, WorkCompletion};
 
 use crate::ground::abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
+use crate::ground::acknowledgements::Acknowledgements;
 use crate::ground::arguments::{OutArray, Trusted};
 use crate::ground::check;
 use crate::ground::errno::{Errno, INVALID};
@@ -69,13 +70,21 @@ pub(crate) extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
             Call::ibv_ack_async_event,
             || events.unacknowledged(),
         );
-        context.hca().destroy_cq(queue.handle())?;
+        let queue = context.hca().remove_cq(queue.handle())?;
+        let waits = Acknowledgements {
+            call: Call::ibv_destroy_cq,
+            by: Call::ibv_ack_cq_events,
+            address: cq.addr(),
+            left: &|| queue.unacked_events(),
+            wait_for: &|patience| queue.wait_acked_for(patience),
+        };
+        waits.wait(|| queue.wait_all_acked());
         check::tell_of(cq.addr(), |checker| checker.cq_destroyed(queue.handle().index));
         context.disown(Owned::CompletionQueue(held.queue().handle().pack()));
         context.forget_events(held.events());
         //= statement:35
         //| The call that destroys the queue waits until its events are acknowledged.
-        held.events().wait_acknowledged();
+        held.events().wait_acknowledged(Call::ibv_destroy_cq, cq.addr());
         take_back::<Cq>(cq);
         Ok(())
     })

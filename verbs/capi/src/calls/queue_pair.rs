@@ -513,7 +513,7 @@ pub(crate) extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
             }
         }
         context.forget_events(held.events());
-        held.events().wait_acknowledged();
+        held.events().wait_acknowledged(Call::ibv_destroy_qp, qp.addr());
         take_back::<Qp>(qp);
         Ok(())
     })

@@ -197,7 +197,7 @@ pub(crate) extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         context.hca().destroy_srq(held.handle())?;
         context.disown(Owned::SharedReceiveQueue(held.handle().pack()));
         context.forget_events(held.events());
-        held.events().wait_acknowledged();
+        held.events().wait_acknowledged(Call::ibv_destroy_srq, srq.addr());
         take_back::<Srq>(srq);
         Ok(())
     })

@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod abi;
+pub(crate) mod acknowledgements;
 pub(crate) mod allocation;
 pub(crate) mod arguments;
 pub(crate) mod cancellation;

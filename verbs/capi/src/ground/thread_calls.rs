@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt as _;
 
+use pumice_device::inspect::AwaitedThread;
 use pumice_device::outside;
 
 /// Threads that are looked at.
@@ -10,6 +11,10 @@ const MAX_THREADS: usize = 64;
 const MAX_POLLED: usize = 1024;
 /// Bytes of a `struct pollfd`.
 const POLLFD_BYTES: usize = 8;
+/// The beginning of a `pthread_mutex_t` of glibc: its word, how often its owner has locked it, and the owner.
+const MUTEX_BYTES: usize = 12;
+/// The word of a mutex that is locked, and that another thread waits for.
+const LOCKED_AND_AWAITED: u32 = 2;
 /// What the names of this library's threads begin with.
 const OWN: &str = "pumice-";
 
@@ -53,6 +58,7 @@ pub(crate) struct Call {
     number: i64,
     first: u64,
     second: u64,
+    third: u64,
     fourth: u64,
 }
 
@@ -63,8 +69,8 @@ impl Call {
         let number = words.next()?.parse().ok()?;
         let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
         let (first, second) = (argument()?, argument()?);
-        let (_, fourth) = (argument(), argument());
-        Some(Call { number, first, second, fourth: fourth.unwrap_or_default() })
+        let (third, fourth) = (argument().unwrap_or_default(), argument().unwrap_or_default());
+        Some(Call { number, first, second, third, fourth })
     }
 
     /// Its name, or its number.
@@ -114,6 +120,31 @@ impl Call {
         }
     }
 
+    /// Whether it is read(2) of this descriptor.
+    pub(crate) fn reads(&self, descriptor: i32) -> bool {
+        self.number == libc::SYS_read && i32::try_from(self.first) == Ok(descriptor)
+    }
+
+    /// The thread that a futex(2) without a limit of time waits for: the one that holds a `pthread_mutex_t`,
+    /// or the one that pthread_join(3) waits for.
+    pub(crate) fn awaited_thread(&self) -> Option<AwaitedThread> {
+        if self.number != libc::SYS_futex || self.fourth != 0 {
+            return None;
+        }
+        let bytes = memory(self.first, MUTEX_BYTES);
+        let (words, _) = bytes.as_chunks::<4>();
+        let [word, _, owner] = [*words.first()?, *words.get(1)?, *words.get(2)?].map(u32::from_ne_bytes);
+        // What is waited for while it has this value.
+        if u64::from(word) != self.third {
+            return None;
+        }
+        match word {
+            LOCKED_AND_AWAITED if is_thread(owner) => Some(AwaitedThread::Lock { thread: owner }),
+            thread if is_thread(thread) => Some(AwaitedThread::End { thread }),
+            _ => None,
+        }
+    }
+
     /// The first argument is the address of `struct pollfd`s, the second their number.
     fn polls(&self, descriptor: i32) -> bool {
         let count = usize::try_from(self.second).unwrap_or(usize::MAX).min(MAX_POLLED);
@@ -137,6 +168,11 @@ impl Call {
     }
 }
 
+/// Whether this is the number of a thread of this process.
+fn is_thread(number: u32) -> bool {
+    number != 0 && outside::files::fact_text(format!("/proc/self/task/{number}/comm")).is_ok()
+}
+
 /// Memory of this process, which the program may unmap meanwhile: the kernel copies it.
 fn memory(address: u64, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
@@ -150,13 +186,14 @@ mod tests {
     use super::*;
 
     fn call(number: i64, first: u64, second: u64) -> Call {
-        Call { number, first, second, fourth: 0 }
+        Call { number, first, second, third: 0, fourth: 0 }
     }
 
     #[test]
     fn calls_are_read_and_running_threads_have_none() {
         let call = Call::parse("7 0x10 0x2 0xffffffff 0x5 0x0 0x0 0x7ffe 0x7f12\n").unwrap();
-        assert_eq!((call.number, call.first, call.second, call.fourth), (7, 16, 2, 5));
+        let arguments = (call.number, call.first, call.second, call.third, call.fourth);
+        assert_eq!(arguments, (7, 16, 2, 0xffff_ffff, 5));
         for text in ["running\n", "", "7", "7 0x10", "-1 0x7ffe\n", "7 16 2"] {
             assert!(Call::parse(text).is_none(), "{text}");
         }
@@ -181,6 +218,23 @@ mod tests {
         assert_eq!((found.name.as_str(), found.call.unwrap().name().as_str()), ("sleeper", "futex"));
         drop(ends.0);
         sleeper.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn a_lock_has_the_thread_that_holds_it_and_a_join_the_thread_that_is_to_end() {
+        let own = own_thread();
+        let waits = |words: &[u32; 3], third: u32| {
+            let first = words.as_ptr().addr() as u64;
+            Call { number: libc::SYS_futex, first, second: 0, third: third.into(), fourth: 0 }
+        };
+        let (locked, joined) = ([2, 0, own], [own, 0, 0]);
+        assert_eq!(waits(&locked, 2).awaited_thread(), Some(AwaitedThread::Lock { thread: own }));
+        assert_eq!(waits(&joined, own).awaited_thread(), Some(AwaitedThread::End { thread: own }));
+        // Another word, a thread that is not there, a limit of time, and another call.
+        assert_eq!(waits(&locked, 1).awaited_thread(), None);
+        assert_eq!(waits(&[2, 0, u32::MAX], 2).awaited_thread(), None);
+        assert_eq!(Call { fourth: 8, ..waits(&locked, 2) }.awaited_thread(), None);
+        assert_eq!(Call { number: libc::SYS_ppoll, ..waits(&locked, 2) }.awaited_thread(), None);
     }
 
     #[test]

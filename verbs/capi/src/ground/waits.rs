@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pumice_calls::Call;
 use pumice_device::event::{CallPhase, Event};
 use pumice_device::ground::awaited::Awaited;
 use pumice_device::outside;
@@ -24,11 +25,15 @@ pub(crate) enum Waiting {
     Polls(usize),
     /// It sleeps on the completion channel at this address.
     SleepsOn(usize),
-    /// It sleeps until something happens to a connection.
-    SleepsForConnections,
+    /// It sleeps until something happens to a connection. `has_none`: no identifier uses its event channel;
+    /// `elsewhere`: if so, events that wait in channels of identifiers.
+    SleepsForConnections { has_none: bool, elsewhere: u32 },
+    /// It waits in `call` until the program has called `by` for so many events.
+    Acknowledges { call: Call, by: Call, events: u64 },
 }
 
 /// A thread that waits, and return addresses of the program's frames, innermost first.
+#[derive(Clone)]
 pub(crate) struct Note {
     /// Its number.
     pub(crate) thread: u32,
@@ -41,6 +46,8 @@ static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// The watch sleeps, or is about to: the next call of the program wakes it.
 static DOZES: AtomicBool = AtomicBool::new(false);
 static NOTES: PerProcess<Mutex<Vec<Note>>> = PerProcess::new(|_| Mutex::default());
+/// Threads in calls that wait for ever, unless the program does something.
+static STAYS: PerProcess<Mutex<Vec<Note>>> = PerProcess::new(|_| Mutex::default());
 /// Where the program asked for a connection last.
 static CONNECTED: PerProcess<Mutex<Vec<u64>>> = PerProcess::new(|_| Mutex::default());
 static STIRRED: PerProcess<Awaited<Stirred>> = PerProcess::new(|_| Awaited::new(Stirred::NOTHING));
@@ -85,9 +92,28 @@ pub(super) fn hear(event: &Event<'_>) {
 }
 
 /// A thread sleeps in a call that makes attempts, of which one has ended.
-pub(crate) fn sleeps(what: Waiting) {
+pub(crate) fn sleeps(what: impl FnOnce() -> Waiting) {
     if outside::since(begun()) >= LONG && IS_ASKED.load(Ordering::Relaxed) {
-        note(what);
+        note(what());
+    }
+}
+
+/// The calling thread waits, until this is dropped.
+pub(crate) struct Stay(u32);
+
+/// The calling thread waits in a call that makes no attempts.
+pub(crate) fn stays(what: Waiting) -> Stay {
+    let thread = own_thread();
+    let mut stays = lock(&STAYS);
+    if stays.len() < MOST {
+        stays.push(Note { thread, what, stack: check::own_stack() });
+    }
+    Stay(thread)
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        lock(&STAYS).retain(|note| note.thread != self.0);
     }
 }
 
@@ -120,7 +146,9 @@ pub(crate) fn begin() {
 /// No longer: the notes.
 pub(crate) fn end() -> Vec<Note> {
     IS_ASKED.store(false, Ordering::SeqCst);
-    std::mem::take(&mut *lock(&NOTES))
+    let mut notes = std::mem::take(&mut *lock(&NOTES));
+    notes.extend(lock(&STAYS).iter().cloned());
+    notes
 }
 
 /// Something may be waited for again.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use pumice_calls::Call;
 use pumice_device::ground::awaited::Awaited;
 use pumice_device::hca::Hca;
 use pumice_device::objects::async_event::AsyncElement;
@@ -22,6 +23,7 @@ use pumice_transport::wire::Qpn;
 use super::local_identifier;
 use super::loss;
 use crate::ground::abi::{EVENT_FLAG, ibv_async_event, ibv_context};
+use crate::ground::acknowledgements::Acknowledgements;
 use crate::ground::errno::Errno;
 use crate::ground::system_call;
 
@@ -32,6 +34,8 @@ const NUMBERS: u64 = 0xff_ffff;
 
 /// What events are about, of all objects that have any, by cookie.
 static SOURCES: PerProcess<Mutex<BTreeMap<u64, Weak<EventSource>>>> = PerProcess::new(|_| Mutex::default());
+/// Descriptors from which asynchronous events are read.
+static DESCRIPTORS: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new(|_| Mutex::default());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -98,9 +102,16 @@ impl EventSource {
     }
 
     /// Blocks until the program has acknowledged all events: an object must not vanish under a thread that
-    /// looks at its event.
-    pub(crate) fn wait_acknowledged(&self) {
-        self.unacknowledged.wait(|count| *count == 0);
+    /// looks at its event. `call`: what waits; `address`: of the object.
+    pub(crate) fn wait_acknowledged(&self, call: Call, address: usize) {
+        let waits = Acknowledgements {
+            call,
+            by: Call::ibv_ack_async_event,
+            address,
+            left: &|| self.unacknowledged(),
+            wait_for: &|patience| self.unacknowledged.wait_for(patience, |count| *count == 0),
+        };
+        waits.wait(|| self.unacknowledged.wait(|count| *count == 0));
     }
 }
 
@@ -187,7 +198,14 @@ impl AsyncQueue {
     const CAPACITY: usize = 1 << 16;
 
     pub(crate) fn new() -> Result<AsyncQueue, Errno> {
-        Ok(AsyncQueue { waiting: EventPipe::new()?, queued: Mutex::new(VecDeque::new()) })
+        let queue = AsyncQueue { waiting: EventPipe::new()?, queued: Mutex::new(VecDeque::new()) };
+        lock(&DESCRIPTORS).push(queue.fd());
+        Ok(queue)
+    }
+
+    /// The descriptors of all of them.
+    pub(crate) fn descriptors() -> Vec<RawFd> {
+        lock(&DESCRIPTORS).clone()
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -214,6 +232,13 @@ impl AsyncQueue {
         queued.retain(|(_, element)| !element.is(source));
         // A reader that was faster finds the queue empty and waits again.
         self.waiting.take(before - queued.len());
+    }
+}
+
+impl Drop for AsyncQueue {
+    fn drop(&mut self) {
+        let own = self.fd();
+        lock(&DESCRIPTORS).retain(|fd| *fd != own);
     }
 }
 

@@ -171,7 +171,7 @@ impl<'a> Judge<'a> {
         let stretch = (span.from_ns, span.to_ns);
         let peer = case.owner.peer().map_or(case.index.0, |peer| peer.process);
         let longest = [case.index.0, peer].map(|process| (self.clues.stalled_ns(process, stretch), process));
-        let (ns, process) = longest.into_iter().max().unwrap_or((0, case.index.0));
+        let ((ns, whole_ns), process) = longest.into_iter().max().unwrap_or(((0, 0), case.index.0));
         if ns < span.ns() / 2 || ns == 0 {
             return (cause, span.ns());
         }
@@ -180,7 +180,7 @@ impl<'a> Judge<'a> {
         let sentence = format!(
             "the process ({name}) had no processor for {} (stopped, or the scheduler ran others): it went on \
              so much later than it meant to",
-            time(ns)
+            time(whole_ns)
         );
         (Cause::new(CauseKind::Scheduler, process, sentence), ns)
     }

@@ -26,7 +26,7 @@ impl<'a> Judge<'a> {
         if let Some(cause) = self.congestion(case, span).or_else(|| self.rate(case, span)) {
             return cause;
         }
-        if let Some(cause) = window(case, span) {
+        if let Some(cause) = window(case, span).or_else(|| no_room(case, span)) {
             return cause;
         }
         match before {
@@ -196,4 +196,37 @@ pub(super) fn window(case: &Case<'_>, span: &Span) -> Option<Cause> {
         );
         Cause::new(CauseKind::Window, case.index.0, sentence)
     })
+}
+
+/// The requests before it filled the window, so that the next one had no room in it. The window is measured
+/// when acknowledgements come, which make room at the same time.
+fn no_room(case: &Case<'_>, span: &Span) -> Option<Cause> {
+    let middle_ns = span.from_ns + span.ns() / 2;
+    let known = case.qp.measures.partition_point(|one| one.at_ns <= middle_ns);
+    let window = case.qp.measures.get(known.checked_sub(1)?)?.window_packets;
+    let number = case.index.2;
+    let earlier = case.qp.messages.get(number.saturating_sub(REACH)..=number)?.iter();
+    let open = earlier.filter(|one| {
+        let over_ns = one.acknowledged_ns.or(one.end.map(|end| end.at_ns)).unwrap_or(u64::MAX);
+        one.connection == case.message.connection && over_ns > middle_ns
+    });
+    let mut under_way = 0_u32;
+    for one in open {
+        if needs_response(one.opcode) {
+            return None;
+        }
+        let is_sent = one.last_packet_ns.is_some_and(|at_ns| at_ns <= middle_ns);
+        if !is_sent {
+            // The next one to leave.
+            let is_full = under_way > 0 && under_way.saturating_add(one.packets) > window;
+            let sentence = format!(
+                "the window was full: {window} packets may be unacknowledged, and those of requests before \
+                 it were {under_way}, for {}",
+                time(span.ns())
+            );
+            return is_full.then(|| Cause::new(CauseKind::Window, case.index.0, sentence));
+        }
+        under_way = under_way.saturating_add(one.packets);
+    }
+    None
 }

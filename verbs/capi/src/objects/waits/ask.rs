@@ -15,6 +15,7 @@ use crate::ground::check;
 use crate::ground::gate;
 use crate::ground::thread_calls::{Thread, threads};
 use crate::ground::waits::{self, Note, Waiting};
+use crate::objects::events::AsyncQueue;
 
 /// How long it asks: calls that sleep make an attempt each tenth of a second.
 const WITHIN: Duration = Duration::from_millis(250);
@@ -139,7 +140,8 @@ impl Known {
         let doing = match note.what {
             Waiting::Polls(address) => Doing::Polls(self.at(address)?),
             Waiting::SleepsOn(channel) => Doing::SleepsOn(channel as u64),
-            Waiting::SleepsForConnections => Doing::SleepsForConnections,
+            Waiting::SleepsForConnections { .. } => Doing::SleepsForConnections,
+            Waiting::Acknowledges { .. } => Doing::Acknowledges,
         };
         Some(Waiter { doing, stack: note.stack.clone() })
     }
@@ -153,7 +155,16 @@ impl Known {
             Waiting::SleepsOn(channel) => Some(self.of_channel(channel)).filter(|cqs| !cqs.is_empty()),
             _ => None,
         });
-        let for_connections = notes.iter().any(|note| note.what == Waiting::SleepsForConnections);
+        let other = notes.iter().find_map(|note| match note.what {
+            Waiting::SleepsForConnections { has_none, elsewhere } => {
+                Some(DoingView::SleepsForConnections { has_none, elsewhere })
+            }
+            Waiting::Acknowledges { call, by, events } => {
+                let (call, by) = (call.to_string(), by.to_string());
+                Some(DoingView::Acknowledges { call, by, events })
+            }
+            Waiting::Polls(_) | Waiting::SleepsOn(_) => None,
+        });
         let mut also = None;
         let doing = match slept_on {
             _ if !polled.is_empty() => {
@@ -162,15 +173,14 @@ impl Known {
                 DoingView::Polls { cqs: polled }
             }
             Some(cqs) => DoingView::SleepsOn { cqs },
-            None if for_connections => DoingView::SleepsForConnections,
-            None => {
+            None => other.unwrap_or_else(|| {
                 let doing = self.in_the_kernel(thread, seen);
                 if let DoingView::SleepsOn { .. } = doing {
                     // It may wait for other descriptors, too.
                     also = thread.call.map(|call| call.name());
                 }
                 doing
-            }
+            }),
         };
         ThreadView { thread: thread.number, name: thread.name.clone(), doing, also, stack: Vec::new() }
     }
@@ -182,6 +192,12 @@ impl Known {
         };
         let awaited = self.0.iter().filter(|queue| queue.descriptor.is_some_and(|fd| call.awaits(fd)));
         let cqs: Vec<u32> = awaited.map(|queue| queue.number).collect();
-        if cqs.is_empty() { DoingView::Calls { call: call.name() } } else { DoingView::SleepsOn { cqs } }
+        if !cqs.is_empty() {
+            return DoingView::SleepsOn { cqs };
+        }
+        if AsyncQueue::descriptors().iter().any(|fd| call.reads(*fd)) {
+            return DoingView::SleepsForDevice;
+        }
+        DoingView::Calls { call: call.name(), awaits: call.awaited_thread() }
     }
 }

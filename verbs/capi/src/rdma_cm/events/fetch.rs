@@ -11,7 +11,7 @@ use crate::ground::cancellation::RESTART;
 use crate::ground::errno::Errno;
 use crate::ground::waits::{self, Waiting};
 use crate::rdma_cm::constants::REJECTED;
-use crate::rdma_cm::id::identifier::{Channel, Id};
+use crate::rdma_cm::id::identifier::{Channel, Id, channels};
 use crate::rdma_cm::id::registry::registry;
 use crate::rdma_cm::id::shared::all;
 
@@ -49,12 +49,20 @@ pub(crate) fn next_event(channel: &Channel) -> Result<Event, Errno> {
             Some(taken) => return Ok(taken.fetched()),
             None if is_empty => channel.sleep().inspect_err(|errno| {
                 if *errno == RESTART {
-                    waits::sleeps(Waiting::SleepsForConnections);
+                    waits::sleeps(|| sleeps_for_connections(channel));
                 }
             })?,
             None => return Err(Errno(libc::EAGAIN)),
         }
     }
+}
+
+/// What a thread waits for that sleeps on this channel.
+fn sleeps_for_connections(channel: &Channel) -> Waiting {
+    let others = channels();
+    let has_none = others.iter().all(|other| other.as_ptr() != channel.as_ptr());
+    let waiting = others.iter().fold(0_u32, |sum, other| sum.saturating_add(other.waiting()));
+    Waiting::SleepsForConnections { has_none, elsewhere: if has_none { waiting } else { 0 } }
 }
 
 /// Acknowledges the event in `id->event`, and waits for the next of a synchronous identifier.

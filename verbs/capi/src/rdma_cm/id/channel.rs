@@ -184,6 +184,13 @@ impl<I> Channel<I> {
         self.change_local(|local| local.push_back(event));
     }
 
+    /// Events that the program has not fetched.
+    pub(crate) fn waiting(&self) -> u32 {
+        let of_devices = std::iter::once(&self.first).chain(&self.others).map(|channel| channel.queued());
+        let local = self.local.lock().unwrap_or_else(PoisonError::into_inner).len();
+        u32::try_from(of_devices.sum::<usize>().saturating_add(local)).unwrap_or(u32::MAX)
+    }
+
     /// The oldest event of this library's own.
     pub(crate) fn pop_local(&self) -> Option<LocalEvent<I>> {
         self.change_local(VecDeque::pop_front)

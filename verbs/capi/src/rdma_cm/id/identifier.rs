@@ -406,6 +406,18 @@ pub(crate) fn known() -> Vec<Weak<Id>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
 }
 
+/// The channels that identifiers have, each once.
+pub(crate) fn channels() -> Vec<Arc<Channel>> {
+    let mut found: Vec<Arc<Channel>> = Vec::new();
+    for id in known().iter().filter_map(Weak::upgrade) {
+        let channel = Arc::clone(&id.state().channel);
+        if found.iter().all(|one| !Arc::ptr_eq(one, &channel)) {
+            found.push(channel);
+        }
+    }
+    found
+}
+
 impl ChannelPointer {
     /// The addresses of the identifiers that have this channel, destroyed ones of which something is left
     /// among them.
