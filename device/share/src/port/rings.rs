@@ -133,8 +133,8 @@ impl<M: Medium> SharedPort<M> {
             && (member == self.membership.index() || !self.membership.own_members().contains(&member))
     }
 
-    /// A connection to this peer was made: its process is asked to take a ring before the first message. To make
-    /// its memory takes as long as hundreds of messages.
+    /// A connection to this peer was made: its process is asked to take a ring before the first message. To
+    /// make its memory takes as long as hundreds of messages.
     pub(super) fn invite_early(&mut self, now_ns: u64, path: &Path, peer: Peer) {
         if self.same_host.is_on()
             && peer.process.is_of_process()

@@ -28,7 +28,7 @@ const MARK: u64 = 0x7075_6d69 << 32;
 
 /// A pair of events, and the access that they have seen.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct EventPair {
     is_taken: AtomicBool,
     leader: AtomicI32,
     follower: AtomicI32,
@@ -42,9 +42,9 @@ pub(super) struct Pair {
     frames: [AtomicU64; FRAMES],
 }
 
-impl Pair {
-    const fn new() -> Pair {
-        Pair {
+impl EventPair {
+    const fn new() -> EventPair {
+        EventPair {
             is_taken: AtomicBool::new(false),
             leader: AtomicI32::new(-1),
             follower: AtomicI32::new(-1),
@@ -128,15 +128,15 @@ fn mark(index: usize, word: u64) -> u64 {
 /// All pairs of a process.
 #[derive(Debug)]
 pub(super) struct Pairs {
-    list: [Pair; PAIRS],
+    list: [EventPair; PAIRS],
     /// An access may be noted.
     has_noted: AtomicBool,
 }
 
 /// A child closes its copies of the descriptors: the events are those of its parent's threads.
 static PAIRS_OF_PROCESS: PerProcess<Pairs> = PerProcess::new(|before| {
-    before.iter().flat_map(|parents| &parents.list).for_each(Pair::close);
-    Pairs { list: [const { Pair::new() }; PAIRS], has_noted: AtomicBool::new(false) }
+    before.iter().flat_map(|parents| &parents.list).for_each(EventPair::close);
+    Pairs { list: [const { EventPair::new() }; PAIRS], has_noted: AtomicBool::new(false) }
 });
 
 impl Pairs {
@@ -151,22 +151,22 @@ impl Pairs {
 
     /// This process is a child: it gives back what it has of its parent's.
     pub(super) fn forked() {
-        PAIRS_OF_PROCESS.inherited().flat_map(|parents| &parents.list).for_each(Pair::close);
+        PAIRS_OF_PROCESS.inherited().flat_map(|parents| &parents.list).for_each(EventPair::close);
     }
 
-    pub(super) fn at(&self, index: usize) -> Option<&Pair> {
+    pub(super) fn at(&self, index: usize) -> Option<&EventPair> {
         self.list.get(index)
     }
 
     /// The pair that a signal with this mark is of, and the number of the word.
-    pub(super) fn marked(&self, marked: u64) -> Option<(&Pair, u32)> {
+    pub(super) fn marked(&self, marked: u64) -> Option<(&EventPair, u32)> {
         let index = usize::try_from((marked ^ MARK) >> 1).ok()?;
         Some((self.list.get(index)?, (marked & 1) as u32))
     }
 
     /// Opens a pair for the calling thread: its index. `None`: all are taken, or the kernel refuses it.
     pub(super) fn open(&self) -> Option<usize> {
-        let is_free = |pair: &Pair| pair.is_idle() && !pair.is_taken.swap(true, Ordering::Acquire);
+        let is_free = |pair: &EventPair| pair.is_idle() && !pair.is_taken.swap(true, Ordering::Acquire);
         let (index, pair) = self.list.iter().enumerate().find(|(_, pair)| is_free(pair))?;
         let leader = event::open(mark(index, 0), -1);
         let follower = leader.and_then(|leader| event::open(mark(index, 1), leader));
@@ -196,7 +196,7 @@ impl Pairs {
     }
 
     /// The pair of a watch, if it was not used for another since.
-    fn of(&self, watch: u64) -> Option<&Pair> {
+    fn of(&self, watch: u64) -> Option<&EventPair> {
         let pair = self.list.get((watch & 0xff) as usize)?;
         (u64::from(pair.uses.load(Ordering::Relaxed)) == watch >> 8).then_some(pair)
     }
@@ -218,7 +218,7 @@ impl Pairs {
             return None;
         }
         self.has_noted.store(false, Ordering::SeqCst);
-        let is_noted = |pair: &Pair| pair.state.load(Ordering::SeqCst) == NOTED;
+        let is_noted = |pair: &EventPair| pair.state.load(Ordering::SeqCst) == NOTED;
         let (index, pair) = self.list.iter().enumerate().find(|(_, pair)| is_noted(pair))?;
         // There may be others.
         self.has_news();

@@ -12,19 +12,19 @@ const FEW: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// In order; empty if there are many.
-    few: Vec<Entry>,
+    few: Vec<Indexed>,
     many: BTreeMap<(u64, u64), (Span, Role)>,
 }
 
 /// A buffer, and what its request does with it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct Indexed {
     pub(super) span: Span,
     pub(super) identity: u64,
     pub(super) role: Role,
 }
 
-impl Entry {
+impl Indexed {
     const fn key(&self) -> (u64, u64) {
         (self.span.start, self.identity)
     }
@@ -32,7 +32,7 @@ impl Entry {
 
 impl Index {
     #[inline]
-    pub(super) fn insert(&mut self, new: Entry) {
+    pub(super) fn insert(&mut self, new: Indexed) {
         if self.many.is_empty() && self.few.len() < FEW {
             let place = self.few.iter().rposition(|one| one.key() < new.key()).map_or(0, |last| last + 1);
             self.few.insert(place, new);
@@ -42,7 +42,7 @@ impl Index {
     }
 
     #[inline(never)]
-    fn insert_into_many(&mut self, new: Entry) {
+    fn insert_into_many(&mut self, new: Indexed) {
         for one in self.few.drain(..).chain([new]) {
             self.many.insert(one.key(), (one.span, one.role));
         }
@@ -60,21 +60,21 @@ impl Index {
     /// Looks at those that begin from `first` on and before `end`, the last one first, but at no more than
     /// `most`.
     #[inline]
-    pub(super) fn look(&self, first: u64, end: u64, most: usize, mut look: impl FnMut(Entry)) {
+    pub(super) fn look(&self, first: u64, end: u64, most: usize, mut look: impl FnMut(Indexed)) {
         if self.many.is_empty() {
             let near = self.few.iter().rev().filter(|one| first <= one.span.start && one.span.start < end);
             near.take(most).for_each(|one| look(*one));
         } else {
             let near = self.many.range((first, 0)..(end, 0)).rev().take(most);
             near.for_each(|((_, identity), (span, role))| {
-                look(Entry { span: *span, identity: *identity, role: *role })
+                look(Indexed { span: *span, identity: *identity, role: *role })
             });
         }
     }
 
     /// That of the newest request whose buffer begins there.
     #[inline]
-    pub(super) fn newest_at(&self, start: u64) -> Option<Entry> {
+    pub(super) fn newest_at(&self, start: u64) -> Option<Indexed> {
         let mut newest = None;
         self.look(start, start.saturating_add(1), 1, |one| newest = Some(one));
         newest
@@ -100,7 +100,7 @@ mod tests {
             for identity in (0..count).rev() {
                 // Two at each place.
                 let span = Span::new(identity / 2 * 8, 8);
-                index.insert(Entry { span, identity, role: Role::Receive });
+                index.insert(Indexed { span, identity, role: Role::Receive });
             }
             assert_eq!(index.few.is_empty(), count > FEW as u64);
             assert_eq!(index.ends(), Some((0, (count - 1) / 2 * 8)));

@@ -8,7 +8,7 @@ use pumice_ground::number_map::NumberMap;
 use pumice_transport::wire::Psn;
 use smallvec::SmallVec;
 
-use super::index::{Entry, Index};
+use super::index::{Index, Indexed};
 use super::payload::Contents;
 use super::regions::Key;
 use super::role::Role;
@@ -182,7 +182,7 @@ impl Requests {
         self.queues.or_default(queue).list.push_back((number, identity));
         let parts = self.entries.get(identity).map(|posted| posted.parts.as_slice());
         for Part { key, span } in parts.unwrap_or_default().iter().copied() {
-            self.index.insert(Entry { span, identity, role });
+            self.index.insert(Indexed { span, identity, role });
             self.longest = self.longest.max(span.bytes());
             // As long as none is used, they are 0.
             self.low = if self.high == 0 { span.start } else { self.low.min(span.start) };
