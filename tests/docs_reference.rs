@@ -65,7 +65,7 @@ fn variables_of(text: &str) -> impl Iterator<Item = String> {
     let is_name =
         |end: &&str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     // Those that the build script reads and sets are none of a run.
-    let is_of_the_build = |end: &&str| *end == "COMMIT" || end.starts_with("BUILT_");
+    let is_of_the_build = |end: &&str| matches!(*end, "COMMIT" | "ICF") || end.starts_with("BUILT_");
     let names = ends.map(|(end, _)| end).filter(is_name).filter(move |end| !is_of_the_build(end));
     names.map(|end| format!("PUMICE_{end}"))
 }
