@@ -86,7 +86,7 @@ impl Checked {
                 return checked;
             }
         };
-        match checked.of.wait_for(&file, until, |file| report(file)) {
+        match checked.of.wait_for(&file, until, report) {
             Ok((worst, report)) => {
                 checked.worst = worst;
                 if is_json {

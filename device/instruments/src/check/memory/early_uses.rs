@@ -4,8 +4,8 @@
 //! completion, or may know otherwise that it is there. The accesses come from who watches; here they become
 //! findings.
 
-use pumice_events::Event;
 use pumice_transport::event::QpEvent;
+use pumice_transport::types::WorkCompletion;
 
 use super::super::context::{Context, Found, related};
 use super::super::kind::READ_RESULT_EARLY;
@@ -70,16 +70,19 @@ impl Memory {
 
     /// Something came from the peer of a queue pair: it may have told the program that the request before it
     /// is over, which had a fence behind it.
-    pub(super) fn peer_may_have_told(&mut self, context: &Context, event: &Event<'_>) {
-        if self.early_uses.watched.is_empty() {
-            return;
+    #[inline]
+    pub(super) fn peer_may_have_told(&mut self, context: &Context, qp: u32, event: &QpEvent<'_>) {
+        if !self.early_uses.watched.is_empty() && matches!(event, QpEvent::RemoteAccess { .. }) {
+            self.retain_watches(context, |one, _| one.qp != qp);
         }
-        let from = match event {
-            Event::Polled { completion, .. } if completion.opcode.is_recv() => completion.qp_num,
-            Event::Qp { qp, event: QpEvent::RemoteAccess { .. } } => qp.qpn.value(),
-            _ => return,
-        };
-        self.retain_watches(context, |one, _| one.qp != from);
+    }
+
+    /// As [`peer_may_have_told`](Self::peer_may_have_told), of a message whose completion the program polls.
+    #[inline]
+    pub(super) fn peer_has_told(&mut self, context: &Context, completion: &WorkCompletion) {
+        if !self.early_uses.watched.is_empty() && completion.opcode.is_recv() {
+            self.retain_watches(context, |one, _| one.qp != completion.qp_num);
+        }
     }
 
     /// Ends the watches of requests that are over, or whose memory the program has given back.

@@ -24,6 +24,7 @@ impl Memory {
         match event {
             Event::Qp { qp, event } if context.qps.contains_key(&qp.qpn.value()) => {
                 self.hear_of_buffers(context, qp, event);
+                self.peer_may_have_told(context, qp.qpn.value(), event);
             }
             Event::RegionRegistered { key, address, length, iova, stays_mapped } => {
                 let made = context.here();
@@ -53,7 +54,6 @@ impl Memory {
             Event::QpDestroyed { qp } => self.forget_buffers(qp.qpn.value()),
             _ => {}
         }
-        self.peer_may_have_told(context, event);
         self.end_watches(context);
         self.tell_bounds(context);
     }

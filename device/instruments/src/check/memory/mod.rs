@@ -45,13 +45,19 @@ impl Check for Memory {
 
     #[inline]
     fn hears_of_message(&mut self, context: &mut Context, qp: &QpContext, event: &QpEvent<'_>) {
+        self.tell_early_uses(context);
         self.hear_of_buffers(context, qp, event);
+        self.peer_may_have_told(context, qp.qpn.value(), event);
+        self.end_watches(context);
         self.tell_bounds(context);
     }
 
     #[inline]
     fn polled(&mut self, context: &mut Context, _: u32, completion: &WorkCompletion) {
+        self.tell_early_uses(context);
         self.completion_polled(context, completion);
+        self.peer_has_told(context, completion);
+        self.end_watches(context);
         self.tell_bounds(context);
     }
 
