@@ -24,7 +24,7 @@ if ! command -v chromium >/dev/null; then
     echo "book: no chromium, so the field above tables was not tried"
     exit
 fi
-# shown PAGE QUERY: the rows that the page shows, without marks.
+# shown PAGE QUERY: the rows that the page shows, without marks; all rows of short tables, which have no field, are among them.
 shown() {
     chromium --headless --no-sandbox --disable-gpu --user-data-dir="$target_dir/book-browser" --virtual-time-budget=9000 --dump-dom \
         "file://$book/$1.html?filter=$2" 2>"$target_dir/book-browser.log" | tr '\n' ' ' | sed 's/<tr/\n<tr/g; s/<\/table>/\n/g' |
@@ -41,7 +41,7 @@ done <<'END'
 sentences 3 pumice:%20QP%200x010011%20RTR%20refused:%20attribute%20min_rnr_timer%20missing%20for%20RC refused:.*missing.for
 sentences 5 all%20254%20process%20indices%20in%20udp4791%20are%20in%20use process.indices.in
 glossary 3 inline inline.data
-checks/index 16 sleeps%20event lost-wakeup
+checks/index 18 sleeps%20event lost-wakeup
 decisions/index 2 forked A.forked.child
 END
 echo "the field above tables finds what was printed"
