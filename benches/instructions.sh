@@ -63,9 +63,9 @@ done
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$target/instructions
 mkdir -p "$work"
-# build TREE TARGET: the release library, with lines for the budget. Prints its folder.
+# build TREE TARGET: the release library as packages have it (scripts/build-release), with lines for the budget. Prints its folder.
 build() {
-    CARGO_TARGET_DIR=$2 CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none \
+    CARGO_TARGET_DIR=$2 CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_LTO=fat \
         cargo rustc --quiet --release --manifest-path "$1/Cargo.toml" --lib --crate-type cdylib -p pumice-capi >&2
     printf '%s\n' "$2/release"
 }
