@@ -130,7 +130,8 @@ impl State {
                 one.requests = one.requests.saturating_add(1);
             }
             // The peer's device has the request, and asks for time; its program has not answered.
-            Event::CmReceived { message: CmMessage::Mra(_) } => {}
+            Event::CmReceived { message: CmMessage::Mra(_) }
+            | Event::CmEvent { event: CmEvent::MraReceived { .. }, .. } => {}
             Event::CmReceived { message } => {
                 // Each other message says that the peer answers.
                 if let Some(own) = message.recipient() {

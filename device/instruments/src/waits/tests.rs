@@ -1,8 +1,12 @@
 //! What is said of waits.
 
+use std::net::Ipv4Addr;
+
 use pumice_events::inspect::{AwaitedThread, DoingView, ListenView, QpView, ThreadView, Totals, WaitsView};
+use pumice_transport::cm::Event as CmEvent;
 use pumice_transport::event::QpEvent;
 use pumice_transport::host::QpContext;
+use pumice_transport::mad::CommId;
 use pumice_transport::wire::{Psn, Qpn};
 
 use super::heard::FOR_EVER;
@@ -402,4 +406,18 @@ fn threads_that_wait_for_no_completion_are_told_what_they_wait_for() {
         threads.push(ThreadView { thread: 7, doing, ..threads[0].clone() });
     });
     assert!(told.contains("thread 7 waits for a lock that thread 100 holds"), "{told}");
+}
+
+#[test]
+fn a_peer_whose_device_asks_for_time_has_not_answered() {
+    let mut state = heard::State::default();
+    let asked = heard::Asked { to: Ipv4Addr::LOCALHOST.into(), port: 7901, since_ns: 0, requests: 1 };
+    state.asked.insert(5, asked);
+    let tells = |state: &mut heard::State, event: &CmEvent| {
+        state.hear(S, &Event::CmEvent { event, state: None });
+        state.connects(S).len()
+    };
+    let id = CommId(5);
+    assert_eq!(tells(&mut state, &CmEvent::MraReceived { id, service_timeout: 20 }), 1);
+    assert_eq!(tells(&mut state, &CmEvent::TimewaitExit { id }), 0);
 }
