@@ -11,7 +11,7 @@ use word_model::{ModelWord, NONE, TORN, UNORDERED};
 use crate::brief_lock::Taken;
 use crate::word::Word;
 
-#[allow(dead_code)]
+#[allow(dead_code)] // of the model of the hand-over
 #[path = "word_model.rs"]
 mod word_model;
 

@@ -19,7 +19,7 @@ use super::background::{Environment, LockedEngine, run};
 use super::handover::{Bell, Handover};
 use super::policy::Left;
 
-#[allow(dead_code)]
+#[allow(dead_code)] // of the model of the brief lock
 #[path = "../../../ground/src/word_model.rs"]
 mod word_model;
 
