@@ -2,9 +2,11 @@
 //!
 //! The processor has four registers for that, so a thread watches two pieces of memory at a time, by two
 //! words of each. At an access the kernel sends the thread SIGTRAP, whose handler notes where the program
-//! was; the checker takes the note at its next event. Nothing is watched while a debugger or a world traces the process, where the program
-//! handles SIGTRAP itself or the thread blocks it, where the kernel refuses such events (perf_event_paranoid
-//! above 2, a seccomp filter) or is older than Linux 5.18, and on processors other than x86-64.
+//! was; the checker takes the note with its next event, or its thread does from time to time.
+//!
+//! Nothing is watched while a debugger or a world traces the process, where the program handles SIGTRAP
+//! itself or the thread blocks it, where the kernel refuses such events (perf_event_paranoid above 2, a
+//! seccomp filter) or is older than Linux 5.18, and on processors other than x86-64.
 
 mod event;
 mod handler;
